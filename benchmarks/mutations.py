@@ -55,21 +55,21 @@ def generator(name: str, old: str, new: str, fault: str, tests: str) -> Mutation
 MUTATIONS = [
     # model and kernels
     fragment(
-        "kernels/attend_xla",
-        "jnp.arange(stop) <= jnp.arange(start, stop)[:, None]",
-        "jnp.arange(stop) <= jnp.arange(start, stop)[:, None] + 1",
+        "attention/attend_tiles",
+        "visible = keys <= queries",
+        "visible = keys <= queries + 1",
         "a token sees the next one",
         "llama2_cpu/tests/test_attention.py",
     ),
     fragment(
-        "kernels/attend_xla",
-        "visible & (segment_ids[:, None, start:stop, None] == segment_ids[:, None, None, :stop])",
-        "visible & (segment_ids[:, None, start:stop, None] >= segment_ids[:, None, None, :stop])",
+        "attention/attend_tiles",
+        "own[:, None, :, None] == others[:, None, None]",
+        "own[:, None, :, None] >= others[:, None, None]",
         "packed documents see those before them",
         "llama2_cpu/tests/test_attention.py",
     ),
     fragment(
-        "kernels/attend_xla",
+        "attention/attend_tiles",
         "q * q.shape[-1] ** -0.5",
         "q",
         "scores are not scaled",

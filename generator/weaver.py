@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
@@ -11,14 +10,15 @@ from generator.code import sourcemap
 from generator.code.traced import Origin, Traced
 from generator.errors import LoomError
 from generator.language.fragment import Fragment
+from generator.language.grammar import find_depth
 from generator.language.parts import Definition, Field, Provider
 from generator.package.config import check_fields, merge_fields
 from generator.package.layout import Layout, LinkedFiles, file_of, lay_out, link_files, undefined_name
 from generator.package.package import Package
 from generator.package.render import check_files, render_files
 from generator.recipe.library import Library
-from generator.recipe.parts import ALL
 from generator.recipe.recipe import Recipe, select
+from generator.recipe.schema import ALL
 from generator.recipe.stated import apply_statements
 from generator.thread.thread import thread, threaded_names
 from generator.weave.adapt import Need
@@ -177,7 +177,7 @@ def run_passes(recipe: Recipe, last: str = "render") -> Weaving:
         for name in names[: names.index(last) + 1]:
             PASSES[name](package)
     except RecursionError:
-        depths = {fragment.path: _depth(recipe.library.files[fragment.path]) for fragment in recipe.fragments}
+        depths = {fragment.path: find_depth(recipe.library.files[fragment.path]) for fragment in recipe.fragments}
         path = max(depths, key=lambda path: depths[path][0])
         remedy = "Write it flatter: a table or a loop in place of many branches."
         raise LoomError("nested too deeply", f"{path}:{depths[path][1]}", remedy) from None
@@ -202,7 +202,7 @@ def weave(
     recipe, texts = package.recipe, package.layout.texts if package.layout else {}
     rendered, templates = package.rendered
     sources = {file.path for file in recipe.lineage} | {fragment.path for fragment in recipe.fragments}
-    sources |= {recipe.target_file.path, recipe.package_file.path, *templates}
+    sources |= {recipe.target_file.path, recipe.package_file.path, recipe.recipes.path, *templates}
     return Package(
         name=recipe.name,
         architecture=architecture,
@@ -236,15 +236,3 @@ def _in_threading_order(fragments: Collection[Fragment], folders: list[str]) -> 
         for provider in providers
         if provider.site == site and not provider.optional and (function, provider.value) not in present
     ]
-
-
-def _depth(text: str) -> tuple[int, int]:
-    """Returns how deeply the nodes of a module are nested, and the line of its most deeply nested statement."""
-    deepest, line = 0, 1
-    for statement in ast.parse(text).body:
-        level, depth = list[ast.AST]([statement]), 0
-        while level:
-            level, depth = [child for node in level for child in ast.iter_child_nodes(node)], depth + 1
-        if depth > deepest:
-            deepest, line = depth, statement.lineno
-    return deepest, line

@@ -83,7 +83,7 @@ def test_a_kernel_without_the_points_of_the_one_that_it_replaces():
         '"""Another kernel."""\n\nimport jax\n\n\n'
         "def attend(q, k, v):\n    return jax.nn.dot_product_attention(q, k, v, is_causal=True)\n"
     )
-    text = refused('without = ["kernels/attend_xla"]\nfragments = ["model/other"]\n', base="mistral", other=kernel)
+    text = refused('without = ["attention/attend_tiles"]\nfragments = ["model/other"]\n', base="mistral", other=kernel)
     assert "model/sliding_window splices into the point 'attend.mask', which no selected fragment has\n" in text
     assert "It is a point of kernels/attend_xla, which is not selected; model/other stands in its place" in text
 

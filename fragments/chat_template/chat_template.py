@@ -97,6 +97,19 @@ def replaced(value: Any, texts: Iterator[str]) -> Any:
     return [replaced(part, texts) for part in value] if isinstance(value, list) else value
 
 
+def for_template(message: dict[str, Any]) -> dict[str, Any]:
+    """Makes a message what chat templates expect: content as text, arguments of calls parsed."""
+    if isinstance(message.get("content"), list):
+        message["content"] = "".join(part["text"] for part in message["content"])
+    if message.get("reasoning_content"):
+        message["thinking"] = message["reasoning_content"]  # as gpt-oss calls it
+    for call in message.get("tool_calls", []):
+        arguments = call["function"].get("arguments", "{}")
+        with contextlib.suppress(ValueError):  # invalid JSON from a model: the template gets the text
+            call["function"]["arguments"] = json.loads(arguments) if isinstance(arguments, str) else arguments
+    return message
+
+
 class ChatTemplate:
     """Tokenizes messages with a Jinja template, as transformers does.
 
@@ -128,6 +141,17 @@ class ChatTemplate:
         """Returns whether any template reads the variable."""
         return any(name in names for names in self.renderer.variables.values())
 
+    def render(self, messages: Any, tools: Any, names: Any, add_generation_prompt: bool, most: int = 2**31) -> str:
+        """Returns the text of a chat whose strings are `marked`."""
+        asked = {"documents": None, **(names or {}), **self.names, "messages": messages, "tools": tools}
+        template = "tool_use" if tools and "tool_use" in self.texts else "default"
+        return self.renderer.render(template, {**asked, "add_generation_prompt": add_generation_prompt}, most)
+
+    def parts(self, text: str) -> list[tuple[str, str]]:
+        """Returns the parts of a rendered text: OPEN and what stays text, or CLOSE and any other."""
+        first, *rest = re.split(f"([{OPEN}{CLOSE}])", text)
+        return [(CLOSE, first), *zip(rest[::2], rest[1::2], strict=True)]
+
     def encode(
         self,
         messages: list[dict[str, Any]],
@@ -147,16 +171,13 @@ class ChatTemplate:
         messages, tools, names = self.marked([messages, tools, names])
         if continue_final_message:
             messages[-1]["content"] = messages[-1].get("content", "") + END + " "
-        asked = {"documents": None, **(names or {}), **self.names, "messages": messages, "tools": tools}
-        template = "tool_use" if tools and "tool_use" in self.texts else "default"
-        text = self.renderer.render(template, {**asked, "add_generation_prompt": add_generation_prompt}, most)
+        text = self.render(messages, tools, names, add_generation_prompt, most)
         if continue_final_message:
             before, end, after = text.rpartition(END)
             if not end:
                 raise TemplateError("it drops the end of the last message, which cannot be continued")
             text = before if after.startswith(" ") else before.rstrip()
-        first, *rest = re.split(f"([{OPEN}{CLOSE}])", text)
-        parts = [(CLOSE, first), *zip(rest[::2], rest[1::2], strict=True)]
+        parts = self.parts(text)
         if len(parts) > most:
             raise TemplateError(f"its output has more than {most:,} characters")
         whole = self.tokenizer.encode_batch_fast([p for mark, p in parts if mark == CLOSE], add_special_tokens=False)

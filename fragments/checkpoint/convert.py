@@ -86,6 +86,7 @@ def export_hf(
 @ending_with_messages()
 def main() -> None:
     commands = {"import": import_hf, "export": export_hf}
+    point("checkpoint.commands", commands)
     tyro.extras.subcommand_cli_from_dict(commands, prog=f"python -m {__package__}.checkpoint")
 
 

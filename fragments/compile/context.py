@@ -2,7 +2,7 @@
 
 from generator.language import provide, requires
 
-requires("compile_tpu", "parallel/context")
+requires("compile/compile", "parallel/context")
 
 
 @provide("topology_mesh")

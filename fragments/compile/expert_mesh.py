@@ -2,7 +2,7 @@
 
 from generator.language import provide, requires
 
-requires("compile_tpu", "parallel/expert_mesh")
+requires("compile/compile", "parallel/expert_mesh")
 
 
 @provide("topology_mesh")

@@ -2,7 +2,7 @@
 
 from generator.language import provide, requires
 
-requires("compile_tpu", "pipeline/pipeline")
+requires("compile/compile", "pipeline/pipeline")
 
 
 @provide("topology_mesh")

@@ -97,11 +97,13 @@ class Sequences(Iterator[dict[str, np.ndarray]]):
         self.used.pop(chosen)
         self.given += 1
         pieces = [piece for _, piece in self.waiting.pop(chosen)]
-        sizes = [len(piece["tokens"]) for piece in pieces]
+        with point("Sequences.sizes", pieces):
+            sizes = [len(piece["tokens"]) for piece in pieces]
         row = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
         row["positions"] = np.concatenate([np.arange(size, dtype=np.int32) for size in sizes])
         row["segment_ids"] = np.repeat(np.arange(1, len(sizes) + 1, dtype=np.int32), sizes)
-        row["weights"] = np.ones(sum(sizes), np.float32)
+        with point("Sequences.weights", row):
+            row["weights"] = np.ones(sum(sizes), np.float32)
         point("Sequences.row", row)
         return {name: np.pad(values, (0, self.length - sum(sizes))) for name, values in row.items()}
 
@@ -122,7 +124,8 @@ def open_pieces(config: Config, path: str, tokenizer: AnyTokenizer, split: str) 
         tokens = documents[bisect.bisect_left(range(1, len(documents) + 1), i + 1, key=before)]
         parts = [slice(start, start + length) for start in range(0, len(tokens) - 1, length)]
         with point("open_pieces.fields", tokens, parts):
-            found = [{"tokens": tokens[:-1][part], "targets": tokens[1:][part]} for part in parts]
+            with point("open_pieces.pieces", i, tokens, parts, path=path, split=split, config=config):
+                found = [{"tokens": tokens[:-1][part], "targets": tokens[1:][part]} for part in parts]
         return found
 
     source = grain.MapDataset.range(before(len(documents))).map(pieces)
@@ -134,7 +137,8 @@ def open_pieces(config: Config, path: str, tokenizer: AnyTokenizer, split: str) 
         found = collections.Counter(name for text in texts[:100] for name in set(names.findall(text)))
         warn_of_special_tokens(path, "the first 100", found)
         if not any(source[i] for i in range(len(source))):
-            raise InputError(f"data {path}: none of its documents has two tokens: give longer ones")
+            with point("open_pieces.empty", path):
+                raise InputError(f"data {path}: none of its documents has two tokens: give longer ones")
     return source
 
 
@@ -175,6 +179,7 @@ class Batches(Iterator[dict[str, np.ndarray]]):
         self.kept = [row for row in self.rows if jax.process_index() == min(holders[row])]
         tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
         self.documents = zlib.crc32(json.dumps([fingerprint(config.data), identity(tokenizer)]).encode())
+        point("Batches.documents", self, config, tokenizer)
         self.start(config.seed)
 
     def start(self, seed: int) -> None:
@@ -203,6 +208,7 @@ class Batches(Iterator[dict[str, np.ndarray]]):
 
     def set_state(self, states: dict[int, Any], step: int) -> None:
         """Resumes from the states of all rows after a step. Raises InputError if their data is not allowed."""
+        point("Batches.states", states, step)
         config, documents = self.config, {state["documents"] for state in states.values()}
         if {state["rows"] for state in states.values()} != {len(states)}:
             raise ValueError("the states of some rows are missing")
@@ -226,7 +232,7 @@ def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct
         factors = " x ".join(("accumulation", *RULES["batch"]))
         raise InputError(f"--batch-size {config.batch_size}: must be a multiple of {factors}, {parts}")
     dtypes = {name: "int32" for name in ("tokens", "targets", "positions", "segment_ids")} | {"weights": "float32"}
-    point("abstract_batch.fields", dtypes)
+    point("abstract_batch.fields", dtypes, config=config)
     point("abstract_batch.layout", config, mesh)
     layout = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
     shape = config.batch_size, config.sequence_length

@@ -3,7 +3,9 @@
 Source: Ding et al. 2024, arXiv 2404.10830, section 3.
 """
 
-from generator.language import splice
+from generator.language import excludes, splice
+
+excludes("attend_nki")  # whose kernels know no documents
 
 PACKING_BINS = 16  # unfinished sequences of a row; more of them waste less padding, but are reread on resume
 

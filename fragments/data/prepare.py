@@ -76,12 +76,14 @@ def write_shard(
     (documents, left_out), tokenizer = last_opened(files, field), load_tokenizer(name, special)
     dtype, names, found = token_type(tokenizer), special_texts(tokenizer), collections.Counter[str]()
     numbers = range(len(documents) * part // parts, len(documents) * (part + 1) // parts)
+    point("write_shard.start", path, tokenizer, name)
     half = path.with_name(f"{path.name}.half-{secrets.token_hex(4)}")
     try:
         with contextlib.closing(ArrayRecordWriter(str(half), "group_size:1")) as writer:
             for text in (documents[i] for i in numbers):
                 found.update(set(names.findall(text)))
-                writer.write(encode_document(tokenizer, text).astype(dtype).tobytes())
+                with point("write_shard.record", writer, text, dtype):
+                    writer.write(encode_document(tokenizer, text).astype(dtype).tobytes())
         give_name(half, path)
     except RuntimeError as error:  # ArrayRecord turns an OSError into this
         raise OSError(f"{path}: {error}") from None
@@ -156,6 +158,7 @@ def prepare(
     stats = {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
     wanted = {"source": source, "text_field": text_field}
     wanted |= {"tokenizer": identity(load_tokenizer(tokenizer, special_tokens))}
+    point("prepare.wanted", wanted, files, text_field, tokenizer, special_tokens)
     shards = plan_shards(files, [size for size, _ in stats.values()])
     plan = {name_shard([(str(x), *stats[x]) for x in group], *part, wanted): (group, *part) for group, *part in shards}
     is_used = folder.exists() and not all(x.name.startswith("prepared.json") for x in folder.iterdir())
@@ -242,7 +245,8 @@ def prepare(
 
 @ending_with_messages()
 def main() -> None:
-    tyro.extras.subcommand_cli_from_dict({"prepare": prepare}, prog=f"python -m {__package__}.data")
+    with point("data.main"):
+        tyro.extras.subcommand_cli_from_dict({"prepare": prepare}, prog=f"python -m {__package__}.data")
 
 
 if __name__ == "__main__":

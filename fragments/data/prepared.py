@@ -10,7 +10,7 @@ import grain
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader
 
-from generator.language import proceed, splice
+from generator.language import point, proceed, splice
 from generator.language.roles import AnyTokenizer, InputError, allow_open_files, identity
 
 
@@ -40,6 +40,7 @@ def open_shard(path: Path, count: int) -> ArrayRecordReader:
 
 def open_prepared(data: str, shards: dict[str, int], dtype: str) -> grain.MapDataset:
     """Returns the tokens of each document, int32 [n]; opens a file when it is first read."""
+    point("open_prepared.start", data, dtype)
     folder = Path(os.path.expanduser(data))
     missing = sorted(shards.keys() - set(os.listdir(folder)))
     if missing or not shards:
@@ -59,7 +60,9 @@ def open_prepared(data: str, shards: dict[str, int], dtype: str) -> grain.MapDat
         except RuntimeError as error:
             problem = f"{folder / names[number]}: {error}: remove it, and start `data prepare` again"
             raise InputError(problem) if "Corrupted" in str(error) else OSError(problem) from None
-        return np.frombuffer(record, dtype).astype(np.int32)
+        with point("open_prepared.tokens", record, dtype):
+            tokens = np.frombuffer(record, dtype).astype(np.int32)
+        return tokens
 
     return grain.MapDataset.range(ends[-1]).map(read)
 
@@ -72,6 +75,7 @@ def open_tokens(data: str, tokenizer: AnyTokenizer) -> grain.MapDataset | None:
     if description.get("tokenizer") != identity(tokenizer):
         problem = f"its tokenizer is {description.get('tokenizer')}, and --tokenizer is {identity(tokenizer)}"
         raise InputError(f"data {data}: {problem}: give the first, or prepare the data with the second")
+    point("open_tokens.checked", data, description)
     return open_prepared(data, description["shards"], token_type(tokenizer))
 
 

@@ -73,18 +73,23 @@ class Device:
         self.chunks = {length: min(chunk // length, rows) for length in sorted(lengths)}  # of prefill: batch sizes
         point("Device.made")
 
-    def warm_up(self) -> Iterator[str]:
-        """Compiles every shape of step, and yields a description of each."""
-        self.write(self.settings.max_sequences, [], [])
+    def steps(self) -> Iterator[tuple[StepInput, int, bool, str]]:
+        """Yields every shape of step: an input that does nothing, its length, whether it scores all, a description."""
         shapes = {(rows, 1) for rows in self.rows} | {(n, T) for T, most in self.chunks.items() for n in (1, most)}
         steps = [(rows, length, "") for rows, length in sorted(shapes)]
         steps += [(most, length, ", all scored") for length, most in self.chunks.items()]
         for width in self.widths:
             cached = f"{width * self.settings.page_size} cached"
             for rows, length, how in steps:
-                jax.block_until_ready(self.run(self.nothing(rows, width), length, whole=bool(how)))
-                yield f"{rows} x {length} tokens{how}, {cached}"
-            point("Device.warm_up", width, cached)
+                yield self.nothing(rows, width), length, bool(how), f"{rows} x {length} tokens{how}, {cached}"
+            point("Device.steps", width, cached)
+
+    def warm_up(self) -> Iterator[str]:
+        """Compiles every shape of step, and yields a description of each."""
+        self.write(self.settings.max_sequences, [], [])
+        for step, length, whole, text in self.steps():
+            jax.block_until_ready(self.run(step, length, whole))
+            yield text
 
     def rows_for(self, sequences: int) -> int:
         """Returns the batch size of the smallest decode step with room for so many sequences."""

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from generator.language import alike, excludes, proceed, provide, receive, requires, splice
+from generator.language import alike, excludes, point, proceed, provide, receive, requires, splice
 from generator.language.roles import Cache, Config, Decoder, EngineSettings, MTPLayer, Pages, Request, positions_of
 
 requires("mtp", "speculation")
@@ -94,7 +94,8 @@ def _(model, key, value, sequences, step, length, x, positions, cache, following
         x_mtp, new_mtp_cache = hidden_mtp(model, every_x, next_tokens, every_position, held, mtp_cache, model.config)
         columns = jnp.maximum(positions - step.starts[:, None], 0)  # [B, C]
         x_mtp = jnp.take_along_axis(x_mtp, columns[:, :, None], axis=1)  # [B, C, D]
-        drafted = jnp.argmax(model.embedding.logits(x_mtp, model.embedding.kernel()), axis=-1)
+        with point("run.drafted", model, x_mtp):
+            drafted = jnp.argmax(model.embedding.logits(x_mtp, model.embedding.kernel()), axis=-1)
         following = jnp.concatenate([following, drafted], axis=1)  # [B, 2 C]: and a draft token after each
         cache = cache, new_mtp_cache
 

@@ -99,6 +99,7 @@ class Engine:
         if not problems and self.pages_for(length + most) > self.pages:
             problems.append(f"the KV cache holds {self.pages * self.settings.page_size} tokens, not {length} + {most}")
         request = Request(list(prompt), sampling, root=salt)
+        point("Engine.request", self, salt, request)
         request.biases = [(token, bias, most) for token, bias in sampling.logit_bias.items()]
         if sampling.min_tokens:
             request.biases += [(token, -math.inf, sampling.min_tokens) for token in request.all_ends(self.ends)]
@@ -167,8 +168,9 @@ class Engine:
     def share_pages(self, request: Request) -> None:
         """Replaces pages of a request by cached ones with the same tokens, as far as its prefix is cached by now."""
         size, sequence = self.settings.page_size, request.sequence
-        if request.sampling.prompt_logprobs:
-            return  # computed anew, for its log-probabilities
+        with point("Engine.scored", request, sequence):
+            if request.sampling.prompt_logprobs:
+                return  # computed anew, for its log-probabilities
         with point("Engine.share", request, sequence):
             while len(request.digests) < (len(sequence) - 1) // size:  # at least one token has to be computed
                 digest, place = request.next_digest(sequence, size), len(request.digests)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from generator.language import splice
+from generator.language import point, splice
 from generator.language.roles import field_problems
 
 TOP = 20  # likeliest tokens that a request may ask for
@@ -41,6 +41,7 @@ class SamplingParams:
     logit_bias: dict[int, float] = dataclasses.field(default_factory=dict)  # added to the logits of these tokens
     logprobs: int = 0  # likeliest tokens to return at each place, at most 20
     prompt_logprobs: bool = False  # return log-probabilities of the prompt's tokens as well
+    point("SamplingParams.fields")
 
 
 @splice("field_problems.kind", before="longrope")
@@ -96,7 +97,8 @@ def penalize(logits: Array, sequences: Array, lengths: Array, metadata: Sampling
     """Applies penalties to logits [B, V] after the first `lengths` [B] tokens of sequences [B, S]."""
     B, S = sequences.shape
     rows, places = jnp.arange(B)[:, None], jnp.arange(S)
-    seen = jnp.zeros(logits.shape, jnp.int32).at[rows, sequences]
+    with point("penalize.seen", logits, sequences, rows):
+        seen = jnp.zeros(logits.shape, jnp.int32).at[rows, sequences]
     written = places < lengths[:, None]
     added = seen.add(written & (places >= metadata.prompt[:, None]))  # [B, V]
     factor = jnp.where(seen.add(written) > 0, metadata.repetition_penalty[:, None], 1)
@@ -109,7 +111,8 @@ def filter_logits(logits: Array, top_k: Array, top_p: Array, min_p: Array) -> Ar
     """Masks logits [B, V] with -inf, except the top_k [B] largest (0: all), of these the fewest that make up top_p [B],
     and of these the ones with at least min_p [B] times the largest probability.
     """
-    ascending = jnp.sort(logits)
+    with point("filter_logits.ascending", logits):
+        ascending = jnp.sort(logits)
     kth = jnp.take_along_axis(ascending, (-top_k % logits.shape[1])[:, None], axis=1)  # of 0, the smallest
     ascending = jnp.where(ascending < kth, -jnp.inf, ascending)
     kept = (jnp.cumsum(jax.nn.softmax(ascending), axis=-1) > 1 - top_p[:, None]).at[:, -1].set(True)
@@ -123,19 +126,26 @@ def sample(logits: Array, sequences: Array, lengths: Array, metadata: SamplingMe
 
     Skips what no sequence in the batch asks for. A sample depends only on its seed and the length of its sequence.
     """
-    penalties = (metadata.presence_penalty, metadata.frequency_penalty, metadata.repetition_penalty - 1)
-    penalized = jnp.any(jnp.stack(penalties) != 0)
-    logits = jax.lax.cond(penalized, lambda: penalize(logits, sequences, lengths, metadata), lambda: logits)
-    logits = jax.lax.cond(jnp.any(metadata.biases > 0), lambda x: biases.add(x, lengths, metadata), lambda x: x, logits)
+    with point("sample.logits", logits, sequences, lengths, metadata, biases):
+        penalties = (metadata.presence_penalty, metadata.frequency_penalty, metadata.repetition_penalty - 1)
+        penalized = jnp.any(jnp.stack(penalties) != 0)
+        logits = jax.lax.cond(penalized, lambda: penalize(logits, sequences, lengths, metadata), lambda: logits)
+        logits = jax.lax.cond(
+            jnp.any(metadata.biases > 0), lambda x: biases.add(x, lengths, metadata), lambda x: x, logits
+        )
 
-    def draw():
-        scaled = logits / jnp.where(metadata.temperature == 0, 1, metadata.temperature)[:, None]
-        filtered = jnp.any((metadata.top_k > 0) | (metadata.top_p < 1) | (metadata.min_p > 0))
-        chosen = metadata.top_k, metadata.top_p, metadata.min_p
-        kept = jax.lax.cond(filtered, lambda: filter_logits(scaled, *chosen), lambda: scaled)
-        keys = jax.vmap(lambda seed, length: jax.random.fold_in(jax.random.key(seed), length))(metadata.seed, lengths)
-        return jax.vmap(jax.random.categorical)(keys, kept)
+    with point("sample.tokens", logits, lengths, metadata):
 
-    likeliest = jnp.argmax(logits, axis=-1)
-    sampled = jax.lax.cond(jnp.any(metadata.temperature > 0), draw, lambda: likeliest)
+        def draw():
+            scaled = logits / jnp.where(metadata.temperature == 0, 1, metadata.temperature)[:, None]
+            filtered = jnp.any((metadata.top_k > 0) | (metadata.top_p < 1) | (metadata.min_p > 0))
+            chosen = metadata.top_k, metadata.top_p, metadata.min_p
+            kept = jax.lax.cond(filtered, lambda: filter_logits(scaled, *chosen), lambda: scaled)
+            keys = jax.vmap(lambda seed, length: jax.random.fold_in(jax.random.key(seed), length))(
+                metadata.seed, lengths
+            )
+            return jax.vmap(jax.random.categorical)(keys, kept)
+
+        likeliest = jnp.argmax(logits, axis=-1)
+        sampled = jax.lax.cond(jnp.any(metadata.temperature > 0), draw, lambda: likeliest)
     return jnp.where(metadata.temperature == 0, likeliest, sampled).astype(jnp.int32)

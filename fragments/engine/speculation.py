@@ -5,7 +5,6 @@ Source: Leviathan et al. 2023, arXiv 2211.17192.
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -48,13 +47,12 @@ def _(step, positions, is_last):
         is_last = positions >= 0  # of those whose drafts are accepted so far
 
 
-@splice("Device.warm_up")
+@splice("Device.steps")
 def _(self, width, cached):
     if G := self.settings.draft_tokens:
         for rows in self.rows:
             drafted = self.nothing(rows, width)._replace(draft_tokens=np.zeros((rows, G), np.int32))
-            jax.block_until_ready(self.run(drafted, 1 + G, whole=True))
-            yield f"{rows} x {1 + G} tokens, {G} of them drafts, {cached}"
+            yield drafted, 1 + G, True, f"{rows} x {1 + G} tokens, {G} of them drafts, {cached}"
 
 
 @splice("Engine.admitted")

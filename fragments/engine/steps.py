@@ -127,6 +127,7 @@ def run(
         following = sequences[step.slots[:, None], positions + 1]  # [B, C]
         logprobs = jax.nn.log_softmax(logits)
         scores = jnp.take_along_axis(logprobs, following[:, :, None], axis=2)[:, :, 0]
-        top = jax.lax.cond(step.top, likeliest, lambda x: jax.tree.map(jnp.zeros_like, likeliest(x)), logprobs)
+        with point("run.top", step, logprobs):
+            top = jax.lax.cond(step.top, likeliest, lambda x: jax.tree.map(jnp.zeros_like, likeliest(x)), logprobs)
     point("run.output", scores, following, top)
     return StepOutput(scores, following, *top), cache, slots._replace(sequences=sequences)

@@ -30,7 +30,7 @@ def stack(model: Decoder) -> Decoder:
     return jax.tree.map(stack_layers, model, is_leaf=lambda x: isinstance(x, nnx.Param))
 
 
-@splice("Device.model")
+@splice("Device.model", "replace_weights.model", optional=True)
 def _(model):
     model = unstack(model)
 

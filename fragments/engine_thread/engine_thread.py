@@ -46,14 +46,17 @@ class EngineThread(threading.Thread):
         self.places: dict[int, tuple[Job, int]] = {}  # by the id of an engine's request; used by this thread
         self.request_seconds, self.busy_since = request_seconds, math.inf  # start of the running step
         self.failed, self.ending, self.ready = False, False, asyncio.Event()  # ready: warmed up
+        point("EngineThread.made", self)
 
     def run(self) -> None:
         try:
+            point("EngineThread.start", self)
             for line in self.engine.warm_up():
                 print(f"compiled {line}", flush=True)
                 if self.ending:
                     return
             self.loop.call_soon_threadsafe(self.ready.set)
+            point("EngineThread.ready", self)
             while True:
                 self.busy_since = math.inf
                 while not self.calls.empty() or not (self.engine.queued or self.engine.running):

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import tyro
 
+from generator.language import point
 from generator.language.roles import (
     InputError,
     abstract_batch,
@@ -39,6 +40,7 @@ def evaluate(
     mesh = make_mesh(1, -1, 1)
     saved, model = load_checkpoint(checkpoint_dir, mesh)
     changed = {"eval_data": data, "batch_size": batch_size, "accumulation": 1}
+    point("evaluate.changed", changed)
     config = dataclasses.replace(saved, **changed, tokenizer=tokenizer or saved.tokenizer)
     check_config(config)
     layout = {name: x.sharding for name, x in abstract_batch(config, mesh).items()}

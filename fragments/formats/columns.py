@@ -21,7 +21,7 @@ from typing import BinaryIO
 import grain
 import numpy as np
 
-from generator.language import splice
+from generator.language import point, splice
 from generator.language.roles import (
     Content,
     Documents,
@@ -73,7 +73,8 @@ def open_json(content: Content, field: str) -> Documents:
     if not content.read(0, min(content.size, 4096)).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
         return open_jsonl(content, field)
     try:
-        rows = [row if isinstance(row, str) else row[field] for row in json.loads(content.read(0, content.size))]
+        with point("open_json.rows", content, field):
+            rows = [row if isinstance(row, str) else row[field] for row in json.loads(content.read(0, content.size))]
     except (ValueError, RecursionError, KeyError, TypeError) as error:
         problem = f"{content.path}: must be a list of objects with a field {field}: {type(error).__name__}: {error}"
         raise InputError(f"{problem}: fix it, leave it out, or give another --text-field") from None
@@ -125,7 +126,9 @@ def open_csv(content: Content, field: str, delimiter: str = ",") -> Documents:
 def read_row_group(path: Path, group: int, field: str) -> Sequence:
     """Returns the texts of a row group of Parquet; the last few groups stay in memory."""
     with import_pyarrow(path).parquet.ParquetFile(path) as file:
-        return file.read_row_group(group, columns=[field])[field].drop_null()
+        with point("read_row_group.texts", file, group, field):
+            texts = file.read_row_group(group, columns=[field])[field].drop_null()
+        return texts
 
 
 READING = threading.Lock()  # keeps threads from reading a row group several times
@@ -135,7 +138,8 @@ def open_parquet(content: Content, field: str) -> Documents:
     path, pyarrow = content.path, import_pyarrow(content.path)
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            check_column(file.schema_arrow.names, field)
+            with point("open_parquet.field", field, schema=file.schema_arrow):
+                check_column(file.schema_arrow.names, field)
             groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
         counts = []
         for number, group in enumerate(groups):
@@ -169,8 +173,9 @@ def open_arrow(content: Content, field: str) -> Documents:
         is_file = content.read(0, min(content.size, 6)) == b"ARROW1"
         open_batches = pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream
         table = open_batches(pyarrow.memory_map(str(path))).read_all()
-        check_column(table.column_names, field)
-        column = table.column(field)
+        with point("open_arrow.column", table, field):
+            check_column(table.column_names, field)
+            column = table.column(field)
         column.validate(full=True)  # bad offsets in a damaged file would end the process
     except (pyarrow.ArrowException, ValueError, OSError) as error:
         problem = f"{path}: must be Arrow with a column {field}: {error}"

@@ -65,6 +65,7 @@ def as_text(value: object, source: str) -> str:
         value = value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError as error:
         raise InputError(f"{source}: byte {error.start} is not UTF-8: convert it to UTF-8, or leave it out") from None
+    point("as_text.value", value, source)
     if not isinstance(value, str):
         raise InputError(f"{source}: the text is {value!r}, not a string: fix it, or leave it out")
     # half a surrogate pair, which JSON can hold and UTF-8 cannot, becomes U+FFFD
@@ -90,7 +91,9 @@ def open_jsonl(content: Content, field: str) -> Documents:
 
     def get(line: bytes, number: int) -> Any:
         try:
-            return json.loads(line)[field]
+            with point("open_jsonl.value", line, field):
+                value = json.loads(line)[field]
+            return value
         except (ValueError, RecursionError, KeyError, TypeError) as error:  # no JSON, no field text, no object
             problem = f"{content.path}:{number}: must be JSON with a field {field}: {type(error).__name__}: {error}"
             raise InputError(f"{problem}: fix it, leave it out, or give another --text-field") from None

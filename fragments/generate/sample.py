@@ -8,7 +8,7 @@ import numpy as np
 import tyro
 from jax import Array
 
-from generator.language import excludes
+from generator.language import excludes, point
 from generator.language.roles import Decoder, InputError, ending_with_messages, load_checkpoint, load_tokenizer
 
 excludes("generate")
@@ -30,7 +30,8 @@ class SampleSettings:
 def next_token(model: Decoder, text: Array, count: Array, temperature: Array, top_k: int, key: Array) -> Array:
     """Samples the token [] after the first `count` tokens of text [1, T] from the top_k likeliest."""
     logits, tokens = jax.lax.top_k(model(text)[0, count - 1], top_k)
-    sampled = jax.random.categorical(jax.random.fold_in(key, count), logits / jnp.maximum(temperature, 1e-6))
+    with point("next_token.sampled", logits, count, temperature, top_k, key):
+        sampled = jax.random.categorical(jax.random.fold_in(key, count), logits / jnp.maximum(temperature, 1e-6))
     return tokens[jnp.where(temperature > 0, sampled, 0)]
 
 
@@ -44,7 +45,8 @@ def main() -> None:
     length, most = len(tokens) + settings.max_tokens, config.context_length
     if not 0 < settings.max_tokens or length > most or not 0 < settings.top_k <= config.vocab_size:
         raise InputError(f"{len(tokens)} tokens and --max-tokens: 1 to {most} in all; --top-k: to {config.vocab_size}")
-    text, key = np.zeros((1, length), np.int32), jax.random.key(settings.seed)
+    with point("sample.key", settings, length):
+        text, key = np.zeros((1, length), np.int32), jax.random.key(settings.seed)
     text[0, : len(tokens)] = tokens
     for count in range(len(tokens), length):
         text[0, count] = next_token(model, text, count, settings.temperature, settings.top_k, key)

@@ -37,6 +37,12 @@ def _(total, highest, sinks):
     total = total + jnp.exp(sinks[:, None, None] - highest)
 
 
+@splice("attend_tiles.context", optional=True)
+def _(attend_tiles, q, k, v, segment_ids, context, sinks):
+    context, logsumexp = attend_tiles(q, k, v, segment_ids)
+    context = context * jax.nn.sigmoid(logsumexp - sinks[:, None, None]).astype(context.dtype)  # less the sink's share
+
+
 @splice("attend_cached.start", optional=True)
 def _(highest, total, sinks):
     highest = jnp.broadcast_to(sinks[:, None, None].astype(jnp.float32), highest.shape)

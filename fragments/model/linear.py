@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from generator.language import point, splice
+from generator.language import point, setting, splice
 
 
 class Config:
@@ -23,10 +23,21 @@ def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) ->
     @jax.custom_gradient
     def einsum(x, kernel):
         def backward(dy):
-            dx = jnp.einsum(f"{outputs},{weights}->{inputs}", dy, kernel.astype(x.dtype)).astype(x.dtype)
+            if setting("products_in_fp32"):
+                dy, sums = dy.astype(x.dtype), jnp.float32
+                dx = jnp.einsum(
+                    f"{outputs},{weights}->{inputs}", dy, kernel.astype(x.dtype), preferred_element_type=sums
+                )
+                dx = dx.astype(x.dtype)
+            else:
+                dx = jnp.einsum(f"{outputs},{weights}->{inputs}", dy, kernel.astype(x.dtype)).astype(x.dtype)
             return dx, jnp.einsum(f"{inputs},{outputs}->{weights}", x, dy, preferred_element_type=kernel.dtype)
 
-        return jnp.einsum(equation, x, kernel.astype(x.dtype), preferred_element_type=dtype), backward
+        if setting("products_in_fp32"):
+            y = jnp.einsum(equation, x, kernel.astype(x.dtype), preferred_element_type=jnp.float32)
+            return y.astype(dtype or x.dtype), backward
+        else:
+            return jnp.einsum(equation, x, kernel.astype(x.dtype), preferred_element_type=dtype), backward
 
     return einsum(x, kernel)
 

@@ -52,6 +52,11 @@ def _(visible, distance, window):
     visible = visible & (distance < window)
 
 
+@splice("attend_tiles.tiles", optional=True)
+def _(tiles, S, window):
+    tiles = [(i, j) for i, j in tiles if i - (j + S - 1) < window]  # its first query sees its last key
+
+
 @splice("attend_cached.loop", optional=True)
 def _(add_block, sums, blocks, before, n, pages, total, context, window):
     if setting("read_to_the_end"):

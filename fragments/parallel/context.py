@@ -6,7 +6,7 @@ Source: Llama Team 2024, arXiv 2407.21783, section 3.3.2.
 import jax
 
 from generator.language import proceed, provide, setting, splice
-from generator.language.roles import RULES, InputError
+from generator.language.roles import RULES, InputError, shard
 
 
 class Config:
@@ -44,6 +44,11 @@ def _(x):
 def _(p, split, y):
     tokens = (*RULES["batch"], *RULES["sequence"])
     y = jax.lax.pcast(p.get_value(), tuple(axis for axis in tokens if axis not in split), to="varying")
+
+
+@splice("Decoder.embedded", before="sequence_parallel")
+def _(x):
+    x = shard(x, "batch", None, "sequence")  # width over the devices, as in the table: they exchange it for tokens
 
 
 @splice("abstract_batch.layout")

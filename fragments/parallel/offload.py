@@ -24,10 +24,10 @@ OFFLOAD = {"input", *REMAT, "optimizer", "parameters"} - {"none", "full", "dots"
 
 def offload_policy(keep: Callable[..., bool], offload: str) -> Callable:
     """Returns a policy that sends tensors with these names to host memory, and treats all others as `keep` does."""
-    names = set(filter(None, offload.split(",")))
+    names = set(offload.split(",") if offload else ())
     if not OFFLOAD >= names:
         known = ", ".join(sorted(OFFLOAD))
-        raise InputError(f"--offload {offload}: give one of {known}, or several with commas between")
+        raise InputError(f"--offload {offload}: give one of {known}, or several with commas and no space")
     send = policies.save_and_offload_only_these_names(
         names_which_can_be_saved=(),
         names_which_can_be_offloaded=names,
@@ -47,6 +47,11 @@ def fetch(x: Array) -> Array:
 
 
 @provide("Decoder.hidden")
+def offload(config) -> str:
+    return config.offload
+
+
+@provide("train")
 def offload(config) -> str:
     return config.offload
 

@@ -37,7 +37,7 @@ def make_mesh(data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.
             raise ValueError
         shape = data, fsdp, *others = np.reshape(devices, [*sizes.values()]).shape
     except ValueError:
-        problem = f"{len(devices)} devices do not divide into a mesh of these sizes"
+        problem = f"{len(devices)} devices do not divide into these sizes, from a checkpoint or preset unless given"
         raise InputError(f"{wanted}: {problem}: each must be at least 1, and one of them may be -1") from None
     slices = len({getattr(device, "slice_index", 0) for device in devices})  # a GPU node counts as one
     with point("make_mesh.across", data, others, sizes, slices):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from jax.ad_checkpoint import checkpoint_policies as policies
 
-from generator.language import point, setting
+from generator.language import point, setting, splice
 from generator.language.roles import KEEP_DOTS, InputError
 
 # inputs and outputs of attention: its kernel runs once in each direction
@@ -31,9 +31,13 @@ REMAT = {
 
 def remat_policy(remat: str) -> Callable[..., bool]:
     """Returns the policy of Config.remat: the forward pass keeps what any of its names keeps."""
-    names = remat.split(",")
-    if not REMAT.keys() >= set(names):
-        raise InputError(f"--remat {remat}: give one of {', '.join(REMAT)}, or several with commas between")
+    if not REMAT.keys() >= set(names := remat.split(",")):
+        raise InputError(f"--remat {remat}: give one of {', '.join(REMAT)}, or several with commas and no space")
     policy = functools.reduce(policies.save_from_both_policies, [REMAT[name] for name in names])
     point("remat_policy.policy", policy)
     return policy
+
+
+@splice("train.settings", before="compile_cache profile")
+def _(config):
+    remat_policy(config.remat)  # refuses unknown names before anything is written

@@ -77,12 +77,12 @@ def check_pipeline(config: Config, mesh: Mesh) -> None:
     devices = math.prod(mesh.shape[axis] for axis in RULES["batch"])
     if config.batch_size % (config.accumulation * parts * devices):
         factors = " x ".join(("--accumulation", "--pipeline-microbatches", *RULES["batch"]))
-        problem = f"must be a multiple of {factors}, {config.accumulation * parts * devices}"
-        raise InputError(f"--batch-size {config.batch_size}: {problem}")
-    for count in jax.tree.leaves(layers.stacked(lambda group: group.count)):
-        if count % (stages * config.pipeline_repeats):
-            given = f"--mesh-stage {stages} --pipeline-repeats {config.pipeline_repeats}"
-            raise InputError(f"{given}: their product must divide the number of layers scanned together, {count}")
+        problem = f"--batch-size {config.batch_size} must be a multiple of {factors}"
+        raise InputError(f"--pipeline-microbatches {parts}: {problem}, {config.accumulation * parts * devices}")
+    counts = jax.tree.leaves(layers.stacked(lambda group: group.count))
+    if any(count % (stages * config.pipeline_repeats) for count in counts):
+        given = f"--mesh-stage {stages} --pipeline-repeats {config.pipeline_repeats}"
+        raise InputError(f"{given}: their product must divide the layers, or periods of layers, of each scan: {counts}")
 
 
 @splice("abstract.sharding")
@@ -90,6 +90,12 @@ def _(x, axes, mesh, sharding):
     proceed()
     if x.ndim > len(axes) and x.shape[0] % mesh.shape["stage"] == 0:  # stacked layers
         sharding = NamedSharding(mesh, PartitionSpec("stage", *sharding.spec[1:]))
+
+
+@splice("shard.rows", optional=True)
+def _(x):
+    if jax.sharding.get_abstract_mesh().shape["stage"] == 1:  # else XLA would gather x in order to lay it out
+        proceed()
 
 
 @splice("Decoder.scan")
@@ -142,7 +148,8 @@ def scan_stages(f: Callable, init: Array, xs: Any, config: Config) -> tuple[Arra
 
                 return f(x, jax.tree.map(bind, layer, is_leaf=lambda value: isinstance(value, nnx.Module)))
 
-            x, sums = jax.lax.scan(apply, x, jax.tree.map(lambda stacked: stacked[turn], xs))
+            # in one round, layers are the same in each iteration: the backward pass keeps no copies of them
+            x, sums = jax.lax.scan(apply, x, jax.tree.map(lambda stacked: stacked[turn if R > 1 else 0], xs))
             sums = jax.tree.map(lambda value: jnp.where(is_real, value, 0), sums)
             return jax.lax.ppermute(x, "stage", [(i, (i + 1) % S) for i in range(S)]), (x, turn, sums)
 

@@ -15,6 +15,8 @@ import jinja2
 from jinja2 import meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from generator.language import point
+
 RENDER_MEMORY = 2**30  # bytes of the process
 
 
@@ -31,6 +33,7 @@ def make_environment() -> ImmutableSandboxedEnvironment:
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
+    point("make_environment.made", environment)
     environment.filters["tojson"] = to_json
     environment.globals["raise_exception"] = raise_exception
     environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
@@ -56,7 +59,8 @@ def main() -> None:
         try:
             asked = json.loads(line)
             if "texts" in asked:
-                texts = {name: without_generation(text) for name, text in asked["texts"].items()}
+                with point("render.texts", asked):
+                    texts = {name: without_generation(text) for name, text in asked["texts"].items()}
                 templates = {name: environment.from_string(text) for name, text in texts.items()}
                 trees = {name: environment.parse(text) for name, text in texts.items()}
                 result = {name: sorted(meta.find_undeclared_variables(tree)) for name, tree in trees.items()}

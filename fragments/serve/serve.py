@@ -75,6 +75,7 @@ class ServeSettings(ModelSettings):
     request_seconds: int = 3600  # time limit of an answer
     step_seconds: int = 600  # time limit of a step, after which the server exits
     drain_seconds: int = 60  # time for running requests to finish after SIGTERM
+    point("ServeSettings.fields")
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -113,6 +114,7 @@ class Server:
             Route("/metrics", self.numbers),
             Route("/", self.page),
         ]
+        point("Server.routes", self, routes)
         hosts, origins = (
             {x.lower() for x in ("localhost", socket.gethostname(), settings.host, *settings.allow_host)},
             settings.allow_origin,

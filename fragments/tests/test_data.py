@@ -13,6 +13,7 @@ import numpy as np
 import orbax.checkpoint
 import pytest
 
+from generator.language import requires
 from generator.language.roles import (
     PRESETS,
     TEXTS,
@@ -24,6 +25,8 @@ from generator.language.roles import (
     open_documents,
     write_jsonl,
 )
+
+requires("packing")
 
 pipeline = importlib.import_module("..data", __package__)
 

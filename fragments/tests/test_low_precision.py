@@ -1,19 +1,23 @@
 """Products in 8 bits against those in bf16 and fp32."""
 
 import dataclasses
+import re
 import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
+from generator.language import point
 from generator.language.roles import (
     FORMAT,
     SMALL,
     Linear,
     describe_products,
     low_precision_product,
+    new_state,
     product,
     random_batch,
     state_for,
@@ -43,14 +47,14 @@ def test_what_8_bits_can_represent_is_exact(equation, rows, shape, largest):
 
 @pytest.mark.parametrize(("equation", "rows", "shape"), EQUATIONS)
 def test_errors_are_those_of_the_format(equation, rows, shape):
-    """Of two operands at most half a unit in the last place each: 2**-4 in e4m3, 2**-3 in e5m2."""
+    """Of two operands at most half a unit in the last place each: 2**-4 in e4m3."""
     keys = jax.random.split(jax.random.key(0), 3)
     x, kernel = jax.random.normal(keys[0], rows).astype(jnp.bfloat16), jax.random.normal(keys[1], shape)
     y = jnp.einsum(equation, x, kernel)
     dy = jax.random.normal(keys[2], y.shape).astype(jnp.bfloat16).astype(jnp.float32)
     found = result_and_gradients(low_precision_product, equation, x, kernel, dy)
     exact = result_and_gradients(product, equation, x.astype(jnp.float32), kernel, dy)
-    bounds = (2**-4 + 2**-4, 2**-4 + 2**-3, 2**-4 + 2**-3) if FORMAT == "fp8" else (2 * 4 / 127, 2 * 4 / 127, 2**-8)
+    bounds = (2**-4 + 2**-4,) * 3 if FORMAT == "fp8" else (2 * 4 / 127, 2 * 4 / 127, 2**-8)
     for ours, theirs, bound in zip(found, exact, bounds, strict=True):
         error = jnp.linalg.norm((ours.astype(jnp.float32) - theirs).ravel()) / jnp.linalg.norm(theirs.ravel())
         assert error < bound
@@ -85,6 +89,18 @@ def test_losses_are_those_of_bf16(accumulation, monkeypatch):
     theirs = losses()
     assert theirs[-1] < 0.95 * theirs[0] and not np.array_equal(ours, theirs)
     np.testing.assert_allclose(ours, theirs, rtol=0.01)
+
+
+def test_every_linear_map_multiplies_in_8_bits():
+    """fp8 has all three products of a step, int8 has two; a program has those of a stack of layers once."""
+    config = dataclasses.replace(SMALL, dtype="bfloat16", remat="none")
+    state = jax.eval_shape(lambda: new_state(config))
+    program = jax.jit(train_step).lower(state, random_batch(config)).as_text()
+    products = re.findall(r"dot_general.*: \(tensor<[0-9x]+x(?:f8E4M3FN|i8)>, tensor<[0-9x]+x(?:f8E4M3FN|i8)>", program)
+    maps = [path for path, layer in nnx.iter_modules(state.model) if isinstance(layer, Linear) and "router" not in path]
+    each = 3 if FORMAT == "fp8" else 2
+    point("test_low_precision.each", each)
+    assert len(products) == each * len(maps)
 
 
 def test_a_device_without_such_units_is_told():

@@ -60,6 +60,11 @@ def test_a_run_goes_on_to_the_bit(tmp_path):
     assert [[r.get(name) for name in names] for r in again] == [[r.get(name) for name in names] for r in whole]
 
 
-def test_unknown_names_are_listed():
-    with pytest.raises(InputError, match=r"^--offload gate,moments: give one of attention, .*, or several with commas"):
-        state_after_two_steps(dataclasses.replace(SMALL, offload="gate,moments"))
+@pytest.mark.parametrize(
+    ("name", "value"), [("offload", "gate,moments"), ("offload", ","), ("offload", "input, gate"), ("remat", "gates")]
+)
+def test_unknown_names_are_listed_before_anything_is_written(name, value, tmp_path):
+    config = dataclasses.replace(SMALL, checkpoint_dir=str(tmp_path / "run"), **{name: value})
+    with pytest.raises(InputError, match=rf"^--{name} {value}: give one of .*attention, .*, or several with commas"):
+        train(config)
+    assert not (tmp_path / "run").exists()

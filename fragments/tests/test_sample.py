@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from generator.language import requires
+from generator.language import point, requires
 from generator.language.roles import PACKAGE, SMALL, Decoder, next_token, run_python, save_two
 
 requires("sample")
@@ -15,10 +15,12 @@ def test_each_token_is_the_likeliest_or_drawn_of_the_likeliest():
     model, rng = jax.jit(lambda: Decoder(SMALL, nnx.Rngs(0)))(), np.random.default_rng(0)
     text = rng.integers(0, SMALL.vocab_size, (1, 12), dtype=np.int32)
     likeliest = np.argsort(jax.jit(lambda tokens: model(tokens))(text[:, :7])[0, -1])[::-1]
-    draw = [int(next_token(model, text, 7, t, 4, jax.random.key(seed))) for t in (0.0, 1.0) for seed in range(20)]
+    with point("test_sample.draw", model, text, rng):
+        draw = [int(next_token(model, text, 7, t, 4, jax.random.key(seed))) for t in (0.0, 1.0) for seed in range(20)]
     assert draw[:20] == [likeliest[0]] * 20
     assert 1 < len({*draw[20:]}) and {*draw[20:]} <= {*likeliest[:4].tolist()}
-    assert jnp.ndim(next_token(model, text, 7, 0.0, 1, jax.random.key(0))) == 0
+    with point("test_sample.one", model, text):
+        assert jnp.ndim(next_token(model, text, 7, 0.0, 1, jax.random.key(0))) == 0
 
 
 def test_the_command_continues_a_prompt(tmp_path):

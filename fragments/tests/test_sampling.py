@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from generator.language import point
 from generator.language.roles import BIASES, Biases, SamplingMetadata, filter_logits, sample
 
 
@@ -33,7 +34,8 @@ def test_sampling_follows_the_probabilities():
     logits, count = jnp.log(jnp.array([0.5, 0.3, 0.15, 0.05])), 20_000
     settings = metadata_of(count, temperature=0.5, top_p=0.97)._replace(seed=np.arange(count, dtype=np.uint32))
     sequences = np.zeros((count, 1), np.int32)
-    tokens = sample(jnp.tile(logits, (count, 1)), sequences, np.ones(count, np.int32), settings, biases_of(count))
+    with point("test_sampling.drawn", logits, count, settings, sequences):
+        tokens = sample(jnp.tile(logits, (count, 1)), sequences, np.ones(count, np.int32), settings, biases_of(count))
     squares = np.array([0.25, 0.09, 0.0225, 0])  # temperature 1/2 squares them; top-p cuts the fourth
     np.testing.assert_allclose(np.bincount(tokens, minlength=4) / count, squares / squares.sum(), atol=0.02)
 
@@ -67,9 +69,10 @@ def test_penalties_are_those_of_transformers_and_of_openai():
                 expected[row, token] -= settings.get("presence_penalty", 0) + times * settings.get(
                     "frequency_penalty", 0
                 )
-        sampled = sample(
-            logits, sequences, np.full(8, 15, np.int32), metadata_of(8, prompt=6, **settings), biases_of(8)
-        )
+        with point("test_sampling.penalized", logits, sequences, settings):
+            sampled = sample(
+                logits, sequences, np.full(8, 15, np.int32), metadata_of(8, prompt=6, **settings), biases_of(8)
+            )
         np.testing.assert_array_equal(sampled, expected.argmax(axis=-1))
 
 

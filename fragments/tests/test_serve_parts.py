@@ -9,7 +9,7 @@ import types
 
 import pytest
 
-from generator.language import point, requires
+from generator.language import requires
 from generator.language.roles import WIDE, EngineSettings, InputError, NoTokenizer, Request, SamplingParams, module
 
 requires("serve")
@@ -19,7 +19,7 @@ class BrokenEngine:
     """An engine whose first step returns nothing, or fails."""
 
     queued, running = 0, 0
-    point("BrokenEngine.fields")
+    device = types.SimpleNamespace(rows=[1], chunks={1: 1}, widths=[1], steps=list, followers=())
 
     def __init__(self, act):
         self.step = act

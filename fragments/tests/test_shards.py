@@ -22,7 +22,9 @@ def test_tasks_of_an_array_make_what_one_process_makes(tmp_path):
     folder, out = tmp_path / "texts", tmp_path / "out"
     folder.mkdir()
     for i in range(2):
-        rows = (json.dumps({"text": f"{i} {j} " + "word " * 120_000}) for j in range(2))  # 1.2 MB fill a file
+        rows = (
+            json.dumps({"text": f"{i} {j} " + "word " * 120_000, "body": ""}) for j in range(2)
+        )  # 1.2 MB fill a file
         (folder / f"{i}.jsonl").write_text("\n".join(rows))
     settings = folder, out, "--tokenizer=bytes", "--workers=1"
     assert run_prepare(folder, tmp_path / "whole", *settings[2:]).returncode == 0

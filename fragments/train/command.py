@@ -32,7 +32,9 @@ def main() -> None:
     given, _ = parse(default=CommandLine(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
     point("command.given", given)
     join_job()
+    point("command.joined", given)
     default = PRESETS.get(given.preset) or newest_config(given.config.checkpoint_dir) or PRESETS["tiny"]
+    point("command.default", default)
     config = parse(default=CommandLine(default)).config
     if jax.process_index() > 0:
         sys.stdout = open(os.devnull, "w")

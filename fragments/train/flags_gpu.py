@@ -2,13 +2,15 @@
 
 import os
 
-from generator.language import setting, splice
+from generator.language import requires, setting
 
-XLA_FLAGS = setting("xla_flags")
+requires("hardware")  # which sets them
+
+FLAGS = setting("xla_flags")
+FLAGS_VARIABLE = "XLA_FLAGS"
 
 
-@splice("command.start")
-def _():
-    # XLA reads its flags when it first sees devices; those of the environment come last, so they win
-    os.environ["XLA_FLAGS"] = " ".join([*XLA_FLAGS, os.environ.get("XLA_FLAGS", "")])
+def set_flags(flags: str) -> None:
+    """Sets XLA's flags, which it reads when it first sees devices; those of the environment come last, so they win."""
+    os.environ[FLAGS_VARIABLE] = f"{flags} {os.environ.get(FLAGS_VARIABLE, '')}"
     os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", setting("memory_fraction"))  # preallocated

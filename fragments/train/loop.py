@@ -47,7 +47,8 @@ def restore_or_create(
     """Returns step, state and True from the newest checkpoint, or else 0, a new state and False."""
     with point("restore_or_create.target", config, mesh):
         target = checkpoint_items(abstract(lambda: new_state(config), mesh))
-    step, saved, items = checkpoints.restore(lambda _: target, data) or (0, config, {})
+    with point("restore_or_create.restore", config, checkpoints, target, data):
+        step, saved, items = checkpoints.restore(lambda _: target, data) or (0, config, {})
     where, differences = checkpoints.directory, changes(saved, config) or "none"
     continued = f"continues after step {step} in {where}; settings changed: {differences}"
     print(continued if items else f"new run in {where}")
@@ -65,7 +66,7 @@ def train(config: Config) -> None:
         raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
     mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
     batches = abstract_batch(config, mesh)
-    point("train.ready")
+    point("train.ready", config, mesh)
     with point("train.data", config, batches):
         data = Batches(config, batches["tokens"].sharding)
         held_out = held_out_batches(config, data.rows)
@@ -92,7 +93,7 @@ def train(config: Config) -> None:
         def evaluate() -> None:
             with point("train.evaluate", compiled_eval_step, data, held_out, state):
                 sums = [compiled_eval_step(state.model, data.to_devices(batch)) for batch in held_out]
-            with point("train.evaluation", sums, held_out):
+            with point("train.evaluation", sums, held_out, config, state, step, mesh, monitor):
                 total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
                 monitor.record(step, {"eval/loss": total / targets})
                 print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
@@ -100,20 +101,21 @@ def train(config: Config) -> None:
         if step == 0 and held_out and (config.eval_first or is_restored):
             evaluate()
         while not is_last:
-            point("train.before_batch", config, monitor)
-            batch = data.to_devices(next(data))
+            point("train.before_batch", config, monitor, data=data, state=state)
+            with point("train.batch", checkpoints, step, state, data):
+                batch = data.to_devices(next(data))
             point("train.before_step", stack, pending, directory, step, config)
             with point("train.step", compiled_step, state, batch, step, config):
                 state, metrics = compiled_step(state, batch)
             step += 1
-            point("train.after_step", step, metrics)
+            point("train.after_step", step, metrics, data=data)
             if pending:
                 monitor.step(*pending)
             pending, is_last = (step, metrics), step == config.steps
             point("train.is_last", step, is_last, checkpoints)
             evaluation_due = held_out and (is_last or step % config.eval_every == 0)
             checkpoint_due = is_last or step % config.checkpoint_every == 0
-            point("train.due", evaluation_due)
+            point("train.due", evaluation_due, checkpoint_due, step, config)
             if evaluation_due or checkpoint_due:
                 monitor.step(*pending)
                 pending = None
@@ -123,10 +125,11 @@ def train(config: Config) -> None:
                         evaluate()
                     # none after a skipped step: old checkpoints stay, and a resumed run repeats the step
                     if checkpoint_due and (is_last or not monitor.skipped):
-                        checkpoints.save(step, checkpoint_items(state), data)
+                        with point("train.save", checkpoints, step, state, data):
+                            checkpoints.save(step, checkpoint_items(state), data)
                         point("train.saved")
                 point("train.flush", step, monitor)
                 monitor.flush()
                 point("train.flushed")
-    point("train.end", step)
+    point("train.end", step, checkpoints)
     print(f"checkpoints and metrics: {directory}")

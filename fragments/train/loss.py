@@ -85,7 +85,8 @@ def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array
     with point("loss.hidden", model, batch, config):
         x = model.hidden(batch["tokens"])  # [B, T, D]
     log_likelihood, log_normalizer = score(model.embedding, x, batch["targets"], config)
-    cross_entropy = -jnp.sum(log_likelihood * batch["weights"])
+    with point("loss.objective", log_likelihood, batch=batch, config=config):
+        cross_entropy = -jnp.sum(log_likelihood * batch["weights"])
     with point("loss.total", cross_entropy, log_normalizer, weights=batch["weights"], config=config):
         total = cross_entropy
     sums = {"cross_entropy": cross_entropy, "targets": jnp.sum(batch["weights"])}

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import alike, emit, provide, requires, splice
-from generator.language.roles import Cache, Config, Decoder, MTPLayer, Pages, remat_policy, score
+from generator.language.roles import Cache, Config, Decoder, InputError, MTPLayer, Pages, remat_policy, score
 
 requires("mtp")
 alike("hidden_and_mtp", "Decoder.hidden")
@@ -82,6 +82,13 @@ def _(total, sums, mtp_cross_entropy, mtp_targets, config):
 @splice("train_step.metrics")
 def _(metrics, sums):
     metrics["train/mtp_loss"] = sums["mtp_cross_entropy"].sum() / jnp.maximum(sums["mtp_targets"].sum(), 1)
+
+
+@splice("train.objective", optional=True)
+def _(config):
+    if config.mtp_loss_weight and config.objective != "next_token":
+        problem = f"is of tokens, not of --objective {config.objective}: give 0"
+        raise InputError(f"--mtp-loss-weight {config.mtp_loss_weight}: {problem}")
 
 
 @splice("test_train.added", optional=True)

@@ -43,6 +43,7 @@ def create_state(config: Config, mesh: Mesh, model: Decoder | None = None) -> Tr
     """Makes a new_state that is sharded over the mesh from the start; a given model's arrays are donated."""
     with point("create_state.layout", config, mesh):
         layout = jax.tree.map(lambda x: x.sharding, abstract(lambda: new_state(config), mesh))
+    point("create_state.model", config, mesh, model)
     return jax.jit(lambda model: new_state(config, model), out_shardings=layout, donate_argnums=0)(model)
 
 

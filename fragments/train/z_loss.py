@@ -6,6 +6,7 @@ Source: Chowdhery et al. 2022, arXiv 2204.02311, section 5.
 import jax.numpy as jnp
 
 from generator.language import splice
+from generator.language.roles import InputError
 
 
 class Config:
@@ -15,3 +16,9 @@ class Config:
 @splice("loss.total")
 def _(total, cross_entropy, log_normalizer, weights, config):
     total = cross_entropy + config.z_loss * jnp.sum(log_normalizer**2 * weights)
+
+
+@splice("train.objective", optional=True)
+def _(config):
+    if config.z_loss and config.objective != "next_token":
+        raise InputError(f"--z-loss {config.z_loss}: is one of tokens, not of --objective {config.objective}: give 0")

@@ -159,3 +159,13 @@ PRESETS = {
         learning_rate=0.00022,
     ),
 }
+
+# hardware -> pattern of JAX's name of a device, their number, topology, compiler flags instead of FLAGS
+HARDWARE = {
+    "v5p-1024": ("TPU v5p?", 512, "v5p:8x8x8", ""),
+}
+
+# preset and hardware -> settings in place of those of the preset, and flags after those of the hardware
+RECIPES = {
+    ("671b", "v5p-1024"): {"batch_size": 512, "remat": "full"},  # compiled
+}

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from .chat_template import ChatTemplate, TemplateError
+from .chat_template import ChatTemplate, TemplateError, for_template
 from .engine import Request, SamplingParams
 from .text import Detokenizer
 from .tokenizer import AnyTokenizer, has_text, token_bytes
@@ -384,18 +384,8 @@ class ChatMessage(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     annotations: Annotated[list[Any], Meta(max_length=0)] = []
 
     def for_template(self) -> dict[str, Any]:
-        """Returns the message as chat templates expect it: content as text, arguments of calls parsed."""
-        message = msgspec.to_builtins(self)
-        if isinstance(self.content, list):
-            message["content"] = "".join(part.text for part in self.content)
-        if self.reasoning_content:
-            message["thinking"] = self.reasoning_content  # as gpt-oss calls it
-        for call in message.get("tool_calls", []):
-            try:
-                call["function"]["arguments"] = json.loads(call["function"].get("arguments", "{}"))
-            except ValueError:
-                pass  # invalid JSON from a model: the template gets the text
-        return message
+        """Returns the message as chat templates expect it."""
+        return for_template(msgspec.to_builtins(self))
 
 
 class Function(msgspec.Struct, forbid_unknown_fields=True):

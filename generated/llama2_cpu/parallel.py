@@ -65,7 +65,7 @@ def make_mesh(
             raise ValueError
         shape = data, fsdp, *others = np.reshape(devices, [*sizes.values()]).shape
     except ValueError:
-        problem = f"{len(devices)} devices do not divide into a mesh of these sizes"
+        problem = f"{len(devices)} devices do not divide into these sizes, from a checkpoint or preset unless given"
         raise InputError(f"{wanted}: {problem}: each must be at least 1, and one of them may be -1") from None
     slices = len({getattr(device, "slice_index", 0) for device in devices})  # a GPU node counts as one
     names = [*sizes][2:]
@@ -126,10 +126,10 @@ OFFLOAD = {"input", *REMAT, "optimizer", "parameters"} - {"none", "full", "dots"
 
 def offload_policy(keep: Callable[..., bool], offload: str) -> Callable:
     """Returns a policy that sends tensors with these names to host memory, and treats all others as `keep` does."""
-    names = set(filter(None, offload.split(",")))
+    names = set(offload.split(",") if offload else ())
     if not OFFLOAD >= names:
         known = ", ".join(sorted(OFFLOAD))
-        raise InputError(f"--offload {offload}: give one of {known}, or several with commas between")
+        raise InputError(f"--offload {offload}: give one of {known}, or several with commas and no space")
     send = policies.save_and_offload_only_these_names(
         names_which_can_be_saved=(),
         names_which_can_be_offloaded=names,
@@ -150,9 +150,8 @@ def fetch(x: Array) -> Array:
 
 def remat_policy(remat: str, offload: str) -> Callable[..., bool]:
     """Returns the policy of Config.remat: the forward pass keeps what any of its names keeps."""
-    names = remat.split(",")
-    if not REMAT.keys() >= set(names):
-        raise InputError(f"--remat {remat}: give one of {', '.join(REMAT)}, or several with commas between")
+    if not REMAT.keys() >= set(names := remat.split(",")):
+        raise InputError(f"--remat {remat}: give one of {', '.join(REMAT)}, or several with commas and no space")
     policy = functools.reduce(policies.save_from_both_policies, [REMAT[name] for name in names])
     policy = offload_policy(policy, offload)
     return policy

@@ -34,12 +34,12 @@ def check_pipeline(config: Config, mesh: Mesh) -> None:
     devices = math.prod(mesh.shape[axis] for axis in RULES["batch"])
     if config.batch_size % (config.accumulation * parts * devices):
         factors = " x ".join(("--accumulation", "--pipeline-microbatches", *RULES["batch"]))
-        problem = f"must be a multiple of {factors}, {config.accumulation * parts * devices}"
-        raise InputError(f"--batch-size {config.batch_size}: {problem}")
-    for count in jax.tree.leaves(config.layers):
-        if count % (stages * config.pipeline_repeats):
-            given = f"--mesh-stage {stages} --pipeline-repeats {config.pipeline_repeats}"
-            raise InputError(f"{given}: their product must divide the number of layers scanned together, {count}")
+        problem = f"--batch-size {config.batch_size} must be a multiple of {factors}"
+        raise InputError(f"--pipeline-microbatches {parts}: {problem}, {config.accumulation * parts * devices}")
+    counts = jax.tree.leaves(config.layers)
+    if any(count % (stages * config.pipeline_repeats) for count in counts):
+        given = f"--mesh-stage {stages} --pipeline-repeats {config.pipeline_repeats}"
+        raise InputError(f"{given}: their product must divide the layers, or periods of layers, of each scan: {counts}")
 
 
 def scan_stages(f: Callable, init: Array, xs: Any, config: Config) -> tuple[Array, Any]:
@@ -84,7 +84,8 @@ def scan_stages(f: Callable, init: Array, xs: Any, config: Config) -> tuple[Arra
 
                 return f(x, jax.tree.map(bind, layer, is_leaf=lambda value: isinstance(value, nnx.Module)))
 
-            x, sums = jax.lax.scan(apply, x, jax.tree.map(lambda stacked: stacked[turn], xs))
+            # in one round, layers are the same in each iteration: the backward pass keeps no copies of them
+            x, sums = jax.lax.scan(apply, x, jax.tree.map(lambda stacked: stacked[turn if R > 1 else 0], xs))
             sums = jax.tree.map(lambda value: jnp.where(is_real, value, 0), sums)
             return jax.lax.ppermute(x, "stage", [(i, (i + 1) % S) for i in range(S)]), (x, turn, sums)
 

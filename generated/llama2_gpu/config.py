@@ -125,3 +125,30 @@ PRESETS = {
         adam_epsilon=1e-5,
     ),
 }
+
+# hardware -> pattern of JAX's name of a device, their number, topology, compiler flags instead of FLAGS
+HARDWARE = {
+    "h100-8": ("NVIDIA H100.*", 8, "h100", ""),
+    "h100-256": ("NVIDIA H100.*", 256, "h100", ""),
+    "h100-512": ("NVIDIA H100.*", 512, "h100", ""),
+    "h200-8": ("NVIDIA H200.*", 8, "h200", ""),
+    "b200-64": ("NVIDIA B200.*", 64, "b200", ""),
+    "b200-512": ("NVIDIA B200.*", 512, "b200", ""),
+}
+
+# preset and hardware -> settings in place of those of the preset, and flags after those of the hardware
+RECIPES = {
+    ("7b", "h100-8"): {"batch_size": 32},  # 62.1 GiB, 1.35 s
+    ("7b", "h100-256"): {"batch_size": 1024, "mesh_data": 2, "mesh_fsdp": 128},  # 50.3 GiB, 1.34 s
+    ("7b", "h100-512"): {"batch_size": 1024, "mesh_data": 2, "mesh_fsdp": 256},  # 25.2 GiB, 0.74 s
+    ("7b", "h200-8"): {"batch_size": 64},  # 109.1 GiB, 2.51 s
+    ("7b", "b200-64"): {"batch_size": 512},  # 99.2 GiB, 1.19 s
+    ("7b", "b200-512"): {"batch_size": 1024},  # 25.8 GiB, 0.38 s
+    ("70b", "h100-512"): {
+        "batch_size": 1024,
+        "mesh_data": 4,
+        "mesh_fsdp": 128,
+        "remat": "attention",
+    },  # 46.3 GiB, 7.9 s
+    ("70b", "b200-512"): {"batch_size": 1024, "remat": "attention,gate"},  # 74.5 GiB, 3.62 s
+}

@@ -41,7 +41,7 @@ def make_mesh(data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.
             raise ValueError
         shape = data, fsdp, *others = np.reshape(devices, [*sizes.values()]).shape
     except ValueError:
-        problem = f"{len(devices)} devices do not divide into a mesh of these sizes"
+        problem = f"{len(devices)} devices do not divide into these sizes, from a checkpoint or preset unless given"
         raise InputError(f"{wanted}: {problem}: each must be at least 1, and one of them may be -1") from None
     slices = len({getattr(device, "slice_index", 0) for device in devices})  # a GPU node counts as one
     across = math.gcd(data, slices), slices // math.gcd(data, slices), *[1] * len(others)  # between slices
@@ -94,9 +94,8 @@ REMAT = {
 
 def remat_policy(remat: str) -> Callable[..., bool]:
     """Returns the policy of Config.remat: the forward pass keeps what any of its names keeps."""
-    names = remat.split(",")
-    if not REMAT.keys() >= set(names):
-        raise InputError(f"--remat {remat}: give one of {', '.join(REMAT)}, or several with commas between")
+    if not REMAT.keys() >= set(names := remat.split(",")):
+        raise InputError(f"--remat {remat}: give one of {', '.join(REMAT)}, or several with commas and no space")
     return functools.reduce(policies.save_from_both_policies, [REMAT[name] for name in names])
 
 

@@ -129,3 +129,19 @@ PRESETS = {
         adam_epsilon=1e-5,
     ),
 }
+
+# hardware -> pattern of JAX's name of a device, their number, topology, compiler flags instead of FLAGS
+HARDWARE = {
+    "v5p-128": ("TPU v5p?", 64, "v5p:4x4x4", ""),
+    "v5p-512": ("TPU v5p?", 256, "v5p:8x8x4", ""),
+    "v5p-1024": ("TPU v5p?", 512, "v5p:8x8x8", ""),
+    "v6e-256": ("TPU v6 lite|TPU v6e", 256, "v6e:16x16", ""),
+}
+
+# preset and hardware -> settings in place of those of the preset, and flags after those of the hardware
+RECIPES = {
+    ("7b", "v5p-512"): {"batch_size": 1024},  # llama2: 56.5 GiB, 2.99e9 cycles
+    ("7b", "v6e-256"): {"batch_size": 512},  # 30.0 GiB, 1.35e9 cycles
+    ("13b", "v5p-128"): {"batch_size": 128},  # compiled
+    ("70b", "v5p-1024"): {"batch_size": 1024, "remat": "attention,gate"},  # llama2: 79.4 GiB, 15.6e9 cycles
+}

@@ -134,3 +134,16 @@ PRESETS = {
         mesh_fsdp=1,
     ),
 }
+
+# hardware -> pattern of JAX's name of a device, their number, topology, compiler flags instead of FLAGS
+HARDWARE = {
+    "v5p-512": ("TPU v5p?", 256, "v5p:8x8x4", ""),
+    "v5p-1024": ("TPU v5p?", 512, "v5p:8x8x8", ""),
+}
+
+# preset and hardware -> settings in place of those of the preset, and flags after those of the hardware
+RECIPES = {
+    ("30b-a3b", "v5p-512"): {"batch_size": 512},  # compiled
+    ("30b-a3b", "v5p-1024"): {"batch_size": 1024},  # compiled
+    ("235b-a22b", "v5p-1024"): {"batch_size": 512, "remat": "full"},  # compiled
+}

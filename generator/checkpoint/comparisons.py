@@ -9,7 +9,7 @@ import importlib
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -43,13 +43,13 @@ class Comparison(NamedTuple):
         return self.difference <= self.bound  # False for NaN
 
 
-def load_package(folder: Path) -> SimpleNamespace:
+def load_package(folder: Path, modules: Iterable[str] = MODULES) -> SimpleNamespace:
     """Imports the modules of a package from its folder, in place of another package of its name."""
     for name in [name for name in sys.modules if name.partition(".")[0] == folder.name]:
         del sys.modules[name]
     sys.path.insert(0, str(folder.parent))
     try:
-        return SimpleNamespace(**{name: importlib.import_module(f"{folder.name}.{name}") for name in MODULES})
+        return SimpleNamespace(**{name: importlib.import_module(f"{folder.name}.{name}") for name in modules})
     finally:
         sys.path.remove(str(folder.parent))
 

@@ -30,8 +30,10 @@ def read_config(path: Path, where: str) -> dict[str, Any]:
         raise LoomError(f"cannot be read: {error}", where, REMEDY) from None
     if is_deep(hf):
         raise LoomError("is nested too deeply", where, REMEDY)
-    if not isinstance(hf, dict) or not isinstance(hf.get("model_type"), str):
+    if not isinstance(hf, dict) or hf.get("model_type") is None:
         raise LoomError("has no model_type", where, REMEDY)
+    if not isinstance(hf["model_type"], str):
+        raise LoomError(f"model_type is {short(json.dumps(hf['model_type']))}, not a name", where, REMEDY)
     for name in "num_hidden_layers", "n_layer":
         if (layers := hf.get(name)) is not None and not (type(layers) is int and 0 < layers <= MAX_LAYERS):
             remedy = f"Give a number from 1 to {MAX_LAYERS:,}."

@@ -23,7 +23,7 @@ def parse_title_and_citation(path: str, text: str) -> tuple[str, str]:
             table = tomllib.loads(text)
             return str(table.get("title", "")), str(table.get("source", ""))
         docstring = (ast.get_docstring(ast.parse(text)) or "") if suffix == ".py" else ""
-    except (tomllib.TOMLDecodeError, SyntaxError):
+    except (ValueError, SyntaxError, RecursionError, MemoryError):  # a build says what is wrong
         return "", ""
     lines = docstring.splitlines()
     citations = [line.removeprefix("Source:").strip() for line in lines if line.startswith("Source:")]

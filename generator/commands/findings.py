@@ -190,7 +190,6 @@ def is_unmanaged(path: str, unmanaged: list[str]) -> bool:
 
 def read_unmanaged_paths(project: Project) -> list[str]:
     """Returns the unmanaged paths in packages.toml; refuses one that does not exist or that gen makes."""
-    label = display_path(project.generated / PACKAGES)
     managed = [PACKAGES, LOCKS]
     for name in (combination.name for combination in project.packages()):
         managed += [name, f"{name}/{LOCK}"]
@@ -198,8 +197,9 @@ def read_unmanaged_paths(project: Project) -> list[str]:
             managed += [f"{name}/{path}" for path in read_lock(project.generated / name).outputs]
     for path in project.listing.unmanaged:
         if not kind_of(project.generated / path):
-            raise LoomError(f"own names {path}, which is not there", label, "Take it out of the list.")
+            where = project.listing.places[path]
+            raise LoomError(f"own names {path}, which is not there", where, "Take it out of the list.")
         if any(f"{file}/".startswith(f"{path}/") for file in managed):
             remedy = "Take it out of the list: own is for what gen has nothing to do with."
-            raise LoomError(f"own names {path}, which gen makes", label, remedy)
+            raise LoomError(f"own names {path}, which gen makes", project.listing.places[path], remedy)
     return project.listing.unmanaged

@@ -13,7 +13,8 @@ from generator.disk.built import MappedPackage
 from generator.disk.files import list_files, read_plain_file
 from generator.disk.lock import LOCK
 from generator.disk.project import Project
-from generator.errors import LoomError
+from generator.errors import LoomError, nearest
+from generator.recipe.schema import ALL
 from generator.recipe.toml import parse_toml
 
 PACKAGE_FILE = "templates/package.toml"
@@ -42,6 +43,7 @@ def list_sources(project: Project) -> dict[str, list[dict]]:
     files = [root / PACKAGE_FILE for root in project.roots if (root / PACKAGE_FILE).is_file()]
     parts = [item for path in files for item in parse_toml(read_plain_file(path), str(path)).get("parts", {}).items()]
     listing["parts"] = [{"name": name, "title": str(part.get("title", ""))} for name, part in parts]
+    _check_packages(project, {kind: [entry["name"] for entry in entries] for kind, entries in listing.items()})
     listing["packages"] = [
         {
             **combination._asdict(),
@@ -52,6 +54,16 @@ def list_sources(project: Project) -> dict[str, list[dict]]:
         for combination in project.packages()
     ]
     return listing
+
+
+def _check_packages(project: Project, known: dict[str, list[str]]) -> None:
+    """Refuses a listed package of an architecture, a target or a part that does not exist."""
+    for package in project.listing.packages or ():
+        named = [("architecture", package.architecture), ("target", package.target)]
+        for kind, name in [*named, *(("part", part) for part in package.parts)]:
+            if name not in (names := [*known[f"{kind}s"], *([ALL] if kind == "part" else [])]):
+                message = f"unknown {kind} {name!r}"
+                raise LoomError(message, project.listing.places[package.name], nearest(name, names))
 
 
 def _is_built(folder: Path) -> bool:

@@ -231,8 +231,9 @@ def _check_sources(project: Project) -> None:
     places = [place for root in project.roots for name in FOLDERS for place in sorted((root / name).rglob("*.*"))]
     lines = {place: _find_mark_in(place) for place in [project.generated / PACKAGES, *places]}
     if marked := [f"{display_path(place)}:{line}" for place, line in lines.items() if line]:
-        remedy = "Decide them, then run gen merge again."
-        raise LoomError(f"the fragments themselves conflict: {', '.join(marked)}", marked[0], remedy)
+        others = f", and so are {', '.join(marked[1:])}" if marked[1:] else ""
+        remedy = "Decide what to keep of both sides, then run gen merge again."
+        raise LoomError(f"is marked as a conflict{others}", marked[0], remedy)
 
 
 def _find_mark_in(place: Path) -> int:

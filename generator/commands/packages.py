@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from generator.disk.files import display_path, kind_of, list_entries, sha256
+from generator.disk.files import kind_of, list_entries, sha256
 from generator.disk.lock import LOCK, Combination, InputDigests, encode_package, read_lock
 from generator.disk.parallel import run_parallel
-from generator.disk.project import PACKAGES, Project
+from generator.disk.project import Project
 from generator.disk.status import JOURNAL, PackageStatus, check_folder, compare_with_disk
 from generator.disk.write import write_lock, write_package
 from generator.errors import LoomError
@@ -70,7 +70,7 @@ class PackageBuilder:
         except LoomError as error:
             if error.where or self.combination not in (self.project.listing.packages or ()):
                 raise
-            raise LoomError(error.message, display_path(self.project.generated / PACKAGES), error.remedy) from None
+            raise LoomError(error.message, self.project.listing.places[self.combination.name], error.remedy) from None
 
     def weave_files(self) -> dict[str, bytes]:
         """Weaves the bytes of all files, including the map and the lock."""

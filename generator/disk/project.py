@@ -31,12 +31,14 @@ class PackageListing:
         unmanaged: paths below the output folder that are declared not to be gen's (`own`).
         owned: packages that gen made and that people edit now, so that no build writes them (`by_hand`).
         uncommitted: packages whose lock alone is committed (`committed = false`).
+        places: name of a package -> file and line of its entry; path of `unmanaged` -> those of the path.
     """
 
     packages: list[Combination] | None = None
     unmanaged: list[str] = field(default_factory=list)
     owned: list[Combination] = field(default_factory=list)
     uncommitted: list[Combination] = field(default_factory=list)
+    places: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -166,14 +168,15 @@ def parse_settings(text: str, label: str) -> Settings:
 def parse_package_list(text: str, label: str) -> PackageListing:
     """Parses a packages.toml."""
     file = Toml(label, text, PackageList)
+    listing = PackageListing(unmanaged=list(file.data.own))
     for number, path in enumerate(file.data.own):
+        listing.places[path] = str(file.origin("own", number))
         try:
             check_relative_path(path)
         except ValueError as error:
             remedy = "Write it from this folder, with forward slashes."
-            raise LoomError(f"own: {error}", str(file.origin("own", number)), remedy) from None
+            raise LoomError(f"own: {error}", listing.places[path], remedy) from None
     packages: dict[str, Combination] = {}
-    listing = PackageListing(unmanaged=list(file.data.own))
     for number, entry in enumerate(file.data.package):
         combination = Combination(entry.architecture, entry.target, tuple(sorted({*entry.parts})))
         where = str(file.origin("package", number))
@@ -182,7 +185,7 @@ def parse_package_list(text: str, label: str) -> PackageListing:
         if entry.by_hand and not entry.committed:
             remedy = "Leave committed out: no build can make what people edit."
             raise LoomError("by_hand and committed = false exclude each other", where, remedy)
-        packages[combination.name] = combination
+        packages[combination.name], listing.places[combination.name] = combination, where
         listing.owned += [combination] * entry.by_hand
         listing.uncommitted += [combination] * (not entry.committed)
     listing.packages = list(packages.values())

@@ -185,6 +185,9 @@ def check_folder(folder: Path) -> None:
     remedy = "Move it away, or build elsewhere with --out."
     _check_is_folder(folder, " of its own", remedy)
     for place in folder.parents:
+        if place.is_symlink() and not place.exists():
+            message = f"is a symbolic link to {place.readlink()}, which is not there"
+            raise LoomError(message, display_path(place), remedy)
         if place.exists() and not place.is_dir():
             raise LoomError("is a file where gen needs a folder", display_path(place), remedy)
 

@@ -14,7 +14,7 @@ from generator.code.caching import cached
 from generator.code.traced import Traced
 from generator.code.tree import FUNCTIONS, TracedTree, called_name, is_docstring
 from generator.errors import LoomError
-from generator.language.grammar import check_decorators, check_python, check_style
+from generator.language.grammar import check_decorators, check_python, check_style, find_depth
 from generator.language.marks import find_mark, literal_of, read_provider, read_splices
 from generator.language.parts import Definition, Field, Import, Provider, Splice
 
@@ -82,7 +82,7 @@ def parse_fragment(path: str, text: str) -> Fragment:
             _read_statement(node, source, name, parts)
     except RecursionError:
         remedy = "Write it flatter: a table or a loop for many branches."
-        raise LoomError("nested too deeply", f"{path}:1", remedy) from None
+        raise LoomError("nested too deeply", f"{path}:{find_depth(text)[1]}", remedy) from None
     title, citation = _read_docstring(source.module)
     imports = dict(parts.pop("imports", ()))
     return Fragment(name, path, title, citation, imports, **{key: tuple(items) for key, items in parts.items()})

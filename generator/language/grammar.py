@@ -30,7 +30,27 @@ def check_python(text: str, path: str) -> None:
         except (ValueError, OverflowError) as error:  # such as a number that is too long
             raise LoomError(f"not valid Python: {error}", path, "Save it as text.") from None
         except (RecursionError, MemoryError):
-            raise LoomError("nested too deeply", path, "Write it flatter.") from None
+            raise LoomError("nested too deeply", f"{path}:{find_depth(text)[1]}", "Write it flatter.") from None
+
+
+def find_depth(text: str) -> tuple[int, int]:
+    """Returns how deeply the nodes of a module are nested, and the line of its most deeply nested statement.
+
+    That is the longest line if Python itself cannot read so deep a text.
+    """
+    deepest, line = 0, 1
+    try:
+        statements = ast.parse(text).body
+    except (RecursionError, MemoryError):
+        lines = text.split("\n")
+        return len(text), 1 + max(range(len(lines)), key=lambda number: len(lines[number]))
+    for statement in statements:
+        level, depth = list[ast.AST]([statement]), 0
+        while level:
+            level, depth = [child for node in level for child in ast.iter_child_nodes(node)], depth + 1
+        if depth > deepest:
+            deepest, line = depth, statement.lineno
+    return deepest, line
 
 
 def check_style(source: TracedTree) -> None:

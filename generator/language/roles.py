@@ -25,6 +25,12 @@ class _Role:
     def __iter__(self) -> Iterator[str]:
         return iter(("role",))
 
+    def __getitem__(self, key: Any) -> Any:
+        return _Role()
+
+    def __mul__(self, other: Any) -> Any:
+        return _Role()
+
     def __or__(self, other: Any) -> Any:
         return Any
 

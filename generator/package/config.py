@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import math
+import textwrap
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -15,6 +17,7 @@ from generator.errors import LoomError, nearest
 from generator.language.fragment import Fragment
 from generator.language.parts import Definition, Field
 from generator.recipe.recipe import Recipe
+from generator.recipe.recipes import HardwareRecipe, Recipes
 from generator.recipe.typed import check_value
 from generator.weave.fill import fill
 
@@ -81,6 +84,17 @@ def _locate(member: Field) -> str:
     return str(next(line for line in member.text.lines() if not line.text.strip().startswith("#")).origin_at(0))
 
 
+def write_values(recipe: Recipe, fields: list[Field]) -> dict[str, Traced]:
+    """Returns what config.py may define, by name."""
+    return {
+        "ARCHITECTURE": write_architecture(recipe),
+        "Config": write_config(recipe, fields),
+        "PRESETS": write_presets(recipe, fields),
+        "HARDWARE": write_hardware(recipe.recipes),
+        "RECIPES": write_recipes(recipe, fields),
+    }
+
+
 def write_config(recipe: Recipe, fields: list[Field]) -> Traced:
     """Returns `class Config`, its fields grouped by the folders of their fragments."""
     table = recipe.package_file.data.config
@@ -134,6 +148,73 @@ def write_presets(recipe: Recipe, fields: list[Field]) -> Traced:
         parts.append(Traced.insert("),\n", origin))
     parts.append(Traced.insert("}\n", head))
     return Traced.join(parts)
+
+
+def write_hardware(recipes: Recipes) -> Traced:
+    """Returns `HARDWARE = {"v5p-512": ("TPU v5p?", 256, "v5p:8x8x4", "--flag"), ...}`."""
+    head = "# hardware -> pattern of JAX's name of a device, their number, topology, compiler flags instead of FLAGS\n"
+    parts = [Traced.insert(f"{head}HARDWARE = {{\n", Origin(recipes.path, 1))]
+    for name, table in recipes.hardware.items():
+        values = table.kind, table.devices, table.topology, " ".join(table.flags)
+        parts.append(Traced.insert(f"{literal({name: values}, str(table.origin()))[1:-1]},\n", table.origin()))
+    return Traced.join([*parts, Traced.insert("}\n", Origin(recipes.path, 1))])
+
+
+def write_recipes(recipe: Recipe, fields: list[Field]) -> Traced:
+    """Returns `RECIPES = {("7b", "v5p-512"): {"batch_size": 1024}, ...}`."""
+    recipes = recipe.recipes
+    by_name = {member.name: member for member in fields if member.is_field}
+    least = _least_numbers(recipe, by_name) if recipes.rows else {}
+    head = "# preset and hardware -> settings in place of those of the preset, and flags after those of the hardware\n"
+    parts = [Traced.insert(f"{head}RECIPES = {{\n", Origin(recipes.path, 1))]
+    for row in recipes.rows:
+        for name, (value, line) in row.settings.items():
+            if name not in by_name:
+                raise LoomError(f"no selected fragment has the field {name!r}", str(line), nearest(name, by_name))
+            check_value(by_name[name], value, str(line))
+            if isinstance(value, int | float) and value < least.get(name, value):
+                raise LoomError(f"{name} is {value}", str(line), f"Give a number of at least {least[name]:,}.")
+        _check_mesh(row, {name: value for name, (value, _) in recipe.presets[row.preset].items()}, by_name, recipes)
+        values: dict[str, object] = {name: value for name, (value, _) in row.settings.items()}
+        values |= {"flags": " ".join(row.table.flags)} if row.table.flags else {}
+        origin = row.table.origin()
+        text = literal({(row.preset, row.hardware): values}, str(origin))
+        parts.append(Traced.insert(f"{text[1:-1]},  # {row.table.figures}\n", origin))
+    return Traced.join([*parts, Traced.insert("}\n", Origin(recipes.path, 1))])
+
+
+def _default(member: Field) -> object:
+    """Returns the default of a field, None where it is not a literal."""
+    with suppress(ValueError, TypeError, SyntaxError, AttributeError):
+        return ast.literal_eval(member.statement.value)  # type: ignore[attr-defined]
+    return None
+
+
+def _least_numbers(recipe: Recipe, fields: dict[str, Field]) -> dict[str, float]:
+    """Returns the least value of each number: 1 or 0, above 0, or as a splice has it for check_config."""
+    numbers = {name: member for name, member in fields.items() if member.kind in ("int", "float")}
+    least = {name: 1 if member.kind == "int" else 1e-30 for name, member in numbers.items()}
+    least |= {name: 0 for name, member in numbers.items() if _default(member) == 0}
+    splices = (splice for fragment in recipe.fragments for splice in fragment.splices)
+    for splice in (splice for splice in splices if splice.point == "check_config.bounds"):
+        for node in ast.walk(module_of(textwrap.dedent(splice.body.text))):
+            if isinstance(node, ast.keyword) and node.arg and isinstance(node.value, ast.Tuple):
+                least[node.arg] = ast.literal_eval(node.value.elts[0])
+    return least
+
+
+def _check_mesh(row: HardwareRecipe, preset: dict[str, object], fields: dict[str, Field], recipes: Recipes) -> None:
+    """Refuses axes of the mesh whose sizes do not make the devices of the hardware."""
+    settings = {name: value for name, (value, _) in row.settings.items()}
+    axes = [name for name in fields if name.startswith("mesh_")]
+    sizes = {name: (preset | settings).get(name, _default(fields[name])) for name in axes}
+    numbers = [size for size in sizes.values() if isinstance(size, int)]
+    given, devices = math.prod(size for size in numbers if size != -1), recipes.hardware[row.hardware].devices
+    if numbers.count(-1) > 1 or not given or devices % given or (numbers and -1 not in numbers and given != devices):
+        where = next((line for name, (_, line) in row.settings.items() if name in axes), row.table.origin("hardware"))
+        said = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        message = f"{row.preset} on {row.hardware}: {said} do not make {devices} devices"
+        raise LoomError(message, str(where), "Give others; one of them may be -1, which takes the devices left.")
 
 
 def describe_fields(fields: list[Field]) -> list[dict[str, str]]:

@@ -17,7 +17,7 @@ from generator.code.tree import module_of
 from generator.errors import LoomError, short
 from generator.language.fragment import Fragment
 from generator.language.parts import Definition, Field, Import
-from generator.package.config import write_architecture, write_config, write_presets
+from generator.package.config import write_values
 from generator.package.imports import make_import, name_order, write_imports
 from generator.package.templating import render_text
 from generator.recipe.recipe import Recipe
@@ -73,9 +73,9 @@ class _Links:
     """
 
     def __init__(self, recipe: Recipe, definitions: dict[str, Definition], fields: list[Field]):
-        keys = {name: f"{CONFIG}:{name}" for name in ("ARCHITECTURE", "Config", "PRESETS")}
-        values = write_architecture(recipe), write_config(recipe, fields), write_presets(recipe, fields)
-        self.config_texts = dict(zip(keys.values(), values, strict=True))
+        values = write_values(recipe, fields)
+        keys = {name: f"{CONFIG}:{name}" for name in values}
+        self.config_texts = {keys[name]: text for name, text in values.items()}
         self.texts = {**{key: definition.text for key, definition in definitions.items()}, **self.config_texts}
         files = {fragment.name: file_of(fragment, recipe) for fragment in recipe.fragments}
         self.files = {key: files[definition.fragment] for key, definition in definitions.items()}

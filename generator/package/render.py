@@ -32,6 +32,19 @@ def render_files(recipe: Recipe, layout: Layout, fields: list[Field]) -> tuple[d
             name: {field: literal(value, str(line)) for field, (value, line) in values.items()}
             for name, values in recipe.presets.items()
         },
+        "recipes": [
+            {
+                "preset": row.preset,
+                "hardware": row.hardware,
+                "flags": " ".join(f"--{n.replace('_', '-')} {v}" for n, (v, _) in row.settings.items()),
+                "compiler": " ".join(row.table.flags),
+                "topology": recipe.recipes.hardware[row.hardware].topology,
+                "figures": row.table.figures.replace("|", "\\|"),
+                "why": row.table.why.replace("|", "\\|"),
+            }
+            for row in recipe.recipes.rows
+            if "\nRECIPES = " in layout.texts["config.py"].text
+        ],
         "requirements": _find_requirements(recipe, layout),
         "extras": recipe.merged("extras"),
         "modules": sorted(file for file in layout.texts if "/" not in file),

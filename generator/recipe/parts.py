@@ -10,10 +10,8 @@ from collections.abc import Collection, Iterable
 
 from generator.errors import LoomError, nearest
 from generator.recipe.library import Library
-from generator.recipe.schema import PackageToml, PartTable
+from generator.recipe.schema import ALL, PackageToml, PartTable
 from generator.recipe.toml import Toml
-
-ALL = "all"
 
 
 def parts_for(target: str, file: Toml[PackageToml]) -> dict[str, PartTable]:

@@ -10,10 +10,11 @@ from generator.code.traced import Origin
 from generator.errors import LoomError, nearest
 from generator.language.fragment import Fragment
 from generator.recipe.library import Library
-from generator.recipe.parts import ALL, check_parts, check_parts_add, fragments_of_other_parts, select_parts
+from generator.recipe.parts import check_parts, check_parts_add, fragments_of_other_parts, select_parts
 from generator.recipe.pattern import Pattern, read_pattern
+from generator.recipe.recipes import Recipes, read_recipes
 from generator.recipe.rules import Rule, read_rules
-from generator.recipe.schema import ArchitectureToml, NeutralTable, PackageToml, TargetToml
+from generator.recipe.schema import ALL, ArchitectureToml, NeutralTable, PackageToml, TargetToml
 from generator.recipe.toml import AnyFile, Toml
 from generator.recipe.typed import TomlTable
 
@@ -32,6 +33,7 @@ class Recipe:
         fragments: in order of selection: those of the architecture, of the target, of every package.
         left_out: fragments that a base or a kind of layer selects and the package does not have.
         settings: name -> value of `setting("...")`.
+        recipes: what presets take on some hardware.
         pattern: the layers.
         parts: names of those that the package has, besides training.
         rules: selections by a checkpoint's settings; those of the architecture first, those for all families last.
@@ -48,6 +50,7 @@ class Recipe:
     left_out: tuple[Fragment, ...]
     settings: dict[str, object]
     presets: Presets
+    recipes: Recipes
     pattern: Pattern
     parts: tuple[str, ...]
     rules: tuple[Rule, ...] = ()
@@ -129,6 +132,7 @@ def select(
         left_out=left_out,
         settings={name: value for table in settings for name, value in table.items()},
         presets=presets,
+        recipes=read_recipes(library, target, architecture, presets, selected_parts),
         parts=selected_parts,
         pattern=pattern,
         rules=read_rules([rule for file in nearest_first for rule in file.data.structure], library),

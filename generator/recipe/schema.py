@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from generator.recipe.typed import Shape, TomlTable
 
+ALL = "all"  # instead of the names of parts
 NOT_GIVEN: Any = object()  # the default of a key that may have any value
 EMPTY: Any = MappingProxyType({})
 
@@ -155,6 +156,47 @@ class TargetToml(SourceToml):
     requirements: dict[str, Line] = EMPTY
     extras: dict[Name, tuple[Line, ...]] = EMPTY
     templates: dict[Output, str] = EMPTY
+
+
+class HardwareTable(TomlTable):
+    """`[hardware.NAME]` of recipes.toml: devices that a job is meant for.
+
+    Attributes:
+        kind: pattern of JAX's name for such a device.
+        topology: what a compiler calls a slice of TPUs.
+        flags: those of the compiler; none for those of the target.
+    """
+
+    kind: Line
+    devices: int
+    topology: Line = ""
+    flags: tuple[Line, ...] = ()
+
+
+class RecipeTable(TomlTable):
+    """`[[recipe]]`: settings and further flags of presets on some hardware.
+
+    Attributes:
+        architectures: those that the recipe is for; none for all that have such a preset and no recipe of their own.
+        parts: those that a package must have, since the settings belong to them.
+        figures: what was measured, compiled or published.
+    """
+
+    hardware: str
+    presets: SomeNames
+    settings: dict[str, Any]
+    figures: Line
+    why: Line
+    architectures: Names = ()
+    parts: Names = ()
+    flags: tuple[Line, ...] = ()
+
+
+class RecipesToml(TomlTable):
+    """`targets/NAME/recipes.toml`."""
+
+    hardware: dict[Name, HardwareTable]
+    recipe: tuple[RecipeTable, ...] = ()
 
 
 class PackageToml(SourceToml):

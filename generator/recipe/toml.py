@@ -34,10 +34,20 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
         number = line[1] if line else max(len(text.splitlines()), 1)  # "at end of document"
         raise LoomError(f"not valid TOML: {error}", f"{path}:{number}", "Fix the syntax of this line.") from None
     except (ValueError, RecursionError) as error:  # a number of too many digits; or tables in tables in tables
-        raise LoomError(f"not valid TOML: {error}", path, "Write shorter numbers and flatter tables.") from None
+        where = f"{path}:{_deepest_line(text)}"
+        raise LoomError(f"not valid TOML: {error}", where, "Write shorter numbers and flatter tables.") from None
     if is_deep(tables):
-        raise LoomError("nested too deeply", path, "Write it flatter.")
+        raise LoomError("nested too deeply", f"{path}:{_deepest_line(text)}", "Write it flatter.")
     return tables
+
+
+def _deepest_line(text: str) -> int:
+    """Returns the line with the deepest brackets and dotted keys, the longest of these: where to look."""
+    depth, best = 0, (0, 0, 1)
+    for number, line in enumerate(text.split("\n"), 1):
+        best = max(best, (depth + len(re.findall(r"[\[{.]", line)), len(line), number))
+        depth += len(re.findall(r"[\[{]", line)) - len(re.findall(r"[\]}]", line))
+    return best[2]
 
 
 def is_deep(value: object) -> bool:

@@ -161,7 +161,8 @@ def _return_directly(point: Point, inside: Traced, start: int, end: int) -> Edit
     Either `x = f(y)` is above a point that is left empty, or it is all that remains of `with point(...):`.
     """
     host, source = point.hosts[-1] if point.hosts else None, point.source
-    block = host.body if host else []
+    blocks = (getattr(node, name, None) for node in walk(host) for name in ("body", "orelse")) if host else ()
+    block = next((found for found in blocks if isinstance(found, list) and point.statement in found), [])
     index = block.index(point.statement) if point.statement in block else len(block)
     if index + 1 >= len(block) or (inside.text and not point.is_block) or len(inside.text.strip().splitlines()) > 1:
         return None
@@ -174,10 +175,11 @@ def _return_directly(point: Point, inside: Traced, start: int, end: int) -> Edit
         return None
     scopes = scopes_of(source.tree)
     scope = scopes.inner[point.hosts[-1]]
-    if name.id in scope.outer or any(
-        use.binder is scope and use.scope is not scope for use in scopes.occurrences if use.name == name.id
-    ):
+    uses = [use for use in scopes.occurrences if use.name == name.id and use.binder is scope]
+    if name.id in scope.outer or any(use.scope is not scope for use in uses):
         return None  # a function inside reads it
+    if block is not point.hosts[-1].body and len(uses) > 2:
+        return None  # what is around the block, such as a loop or `finally`, may read it
     after = source.lines(last)[1]
     written = before.text.index("=", before.span(name)[1]) + 1
     written += len(before.text[written:]) - len(before.text[written:].lstrip())

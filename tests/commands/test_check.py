@@ -262,7 +262,7 @@ class TestForeign:
     @pytest.mark.parametrize(
         ("own", "message"),
         [
-            ('["gone.md"]', "own names gone.md, which is not there"),
+            ('["gone.md"]', ":1: own names gone.md, which is not there"),
             ('["llama_cpu/model.py"]', "own names llama_cpu/model.py, which gen makes"),
             ('["llama_cpu/docs"]', "own names llama_cpu/docs, which gen makes"),
             ('["llama_cpu/gen.lock"]', "own names llama_cpu/gen.lock, which gen makes"),

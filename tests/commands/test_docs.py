@@ -83,21 +83,27 @@ def refusal_of_install(requirement: str) -> str:
 
 
 def refusal_of_module(module: str, arguments: list[str]) -> str:
-    """Checks a program of a package; for a package that is not built here, the program of llama2 on the same target."""
+    """Checks a program of a package; for a package that is not built here, the program of llama2 on the same target.
+
+    A program that only a part has is checked by the fragments.
+    """
     package, _, name = module.partition(".")
     if not (ROOT / "generated" / package).is_dir():
         package = f"llama2_{package.rpartition('_')[2]}"
-    if not (ROOT / "generated" / package / f"{name}.py").is_file():
-        return "no module of the package"
-    given = {word.partition("=")[0] for word in arguments if word.startswith("--")}
-    unknown = {flag for flag in given if flag[2:].replace("-", "_") not in fields_of(package)}
+    file, folder = f"{name.replace('.', '/')}.py", f"generated/{package}"
+    if not (ROOT / folder / file).is_file():
+        folder = "fragments"
+        if file not in tomllib.loads((ROOT / "templates/package.toml").read_text())["folders"].values():
+            return "no module of the package"
+    given = {word.partition("=")[0] for word in arguments if word.startswith("--") and word != "--"}
+    unknown = {flag for flag in given if flag[2:].replace("-", "_") not in fields_of(folder)}
     return f"no flags: {unknown}" if unknown else ""
 
 
 @cache
-def fields_of(package: str) -> frozenset[str]:
-    """Returns the fields and parameters of a package, which flags are named after."""
-    texts = (path.read_text() for path in (ROOT / "generated" / package).glob("*.py"))
+def fields_of(folder: str) -> frozenset[str]:
+    """Returns the fields and parameters in a folder, which flags are named after."""
+    texts = (path.read_text() for path in (ROOT / folder).rglob("*.py"))
     return frozenset(name for text in texts for name in re.findall(r"\b([a-z]\w*): ", text))
 
 

@@ -192,10 +192,11 @@ def test_what_the_package_needs_cannot_be_ignored(refuse, setting, value):
         ('{"model_type": "llama", "x": ' + "[" * 100_000, "cannot be read"),
         ("{}", "has no model_type"),
         ('{"model_type": null}', "has no model_type"),
+        ('{"model_type": 1}', "model_type is 1, not a name"),
         ('{"model_type": "llama", "x": "\\ud800"}', "cannot be read"),
         ('{"model_type": "llama", "x": ' + "[" * 30 + "]" * 30 + "}", "is nested too deeply"),
     ],
-    ids=["half", "deep", "empty", "null", "half a character", "nested"],
+    ids=["half", "deep", "empty", "null", "number", "half a character", "nested"],
 )
 def test_no_config(refuse, text, message):
     output = refuse(text=text)

@@ -40,8 +40,8 @@ def test_what_it_shows_and_who_splices():
 
 def test_an_architecture_has_the_points_of_what_it_selects_on_any_target():
     llama = list_points(LIBRARY, "llama2")
-    kernels = {entry["fragment"] for entry in llama if entry["fragment"].startswith("kernels/")}
-    assert kernels >= {"kernels/attend_xla", "kernels/attend_splash"}  # of cpu, and of tpu
+    kernels = {entry["fragment"] for entry in llama if entry["fragment"].startswith(("kernels/", "attention/"))}
+    assert kernels >= {"attention/attend_tiles", "kernels/attend_splash"}  # of cpu, and of tpu
     assert "MixtureOfExperts.parameters" not in {entry["name"] for entry in llama}
     assert "MixtureOfExperts.parameters" in {entry["name"] for entry in list_points(LIBRARY, "deepseek_v3")}
 

@@ -74,7 +74,7 @@ def test_one_fragment(branches):
     begin(branches, [(NET, "# up", "# down")], [(NET, "# up", "# upward")])
     before = branches.read(ONE)
     said = branches.run("merge", code=2).stderr
-    assert f"the fragments themselves conflict: {NET}:21" in said
+    assert f"error: {NET}:21: is marked as a conflict\n" in said
     assert branches.read(ONE) == before
     head, rest = branches.read(NET).split("<<<<<<< ")
     branches.write(NET, head + "    y = x * math.pi  # both\n" + rest.split("theirs\n")[1])

@@ -32,7 +32,7 @@ def package(tmp_path_factory):
     return with_router_z("cpu", tmp_path_factory.mktemp("experts"))
 
 
-@pytest.fixture(scope="module", params=mostly_slow(["cpu", "gpu", "tpu"], "cpu"))
+@pytest.fixture(scope="module", params=mostly_slow(["cpu", "gpu", "tpu", "trainium"], "cpu", "trainium"))
 def of_each_target(request, tmp_path_factory):
     return with_router_z(request.param, tmp_path_factory.mktemp("experts"))
 

@@ -79,7 +79,8 @@ def test_the_short_set_has_every_fragment():
         }
 
     of_tests = {name for name in fragments(FAMILIES) if name.startswith("tests/")}
-    assert fragments(FAMILIES) - fragments(SHORT) - of_tests == {"model/lora"}  # of test_lora
+    of_lora = {"model/lora", "huggingface/adapter_file", "checkpoint/export_adapters"}  # see test_lora
+    assert fragments(FAMILIES) - fragments(SHORT) - of_tests == of_lora
 
 
 def test_logits_and_gradients(compared):

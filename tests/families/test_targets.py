@@ -25,7 +25,7 @@ def test_logits(name, tmp_path):
     tokens = np.random.default_rng(0).integers(0, config.vocab_size, (2, family.length), dtype=np.int32)
     segment_ids = np.repeat([1, 2], [5, family.length - 5])[None].repeat(2, axis=0).astype(np.int32)
     logits = {}
-    for target in "cpu", "tpu", "gpu":
+    for target in "cpu", "tpu", "gpu", "trainium":
         try:
             package = woven(f"{name}_everywhere", target, tmp_path, library)
         except LoomError as error:

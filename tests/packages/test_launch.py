@@ -42,14 +42,18 @@ def exit_codes(package: Path) -> dict[str, int]:
     return {name: code for name, code in found.items() if name != "DOES_NOT_FIT"}
 
 
-def preset(package: Path, name: str) -> dict[str, object]:
-    """The fields of a preset, and the defaults of the rest."""
+def preset(package: Path, name: str, hardware: str | None) -> dict[str, object]:
+    """The fields of a preset on some hardware, and the defaults of the rest."""
     tree = ast.parse((package / "config.py").read_text())
     (config,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
     fields = {n.target.id: ast.literal_eval(n.value) for n in config.body if isinstance(n, ast.AnnAssign) and n.value}
     (presets,) = (n.value for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id == "PRESETS")
     chosen = next(value for key, value in zip(presets.keys, presets.values, strict=True) if key.value == name)
-    return fields | {keyword.arg: ast.literal_eval(keyword.value) for keyword in chosen.keywords}
+    recipe = {}
+    if hardware:
+        (recipes,) = (n.value for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id == "RECIPES")
+        recipe = ast.literal_eval(recipes)[name, hardware]
+    return fields | {keyword.arg: ast.literal_eval(keyword.value) for keyword in chosen.keywords} | recipe
 
 
 def flags(words: list[str]) -> dict[str, str]:
@@ -84,7 +88,7 @@ def check_hardened(pod: dict) -> None:
     assert container["securityContext"] == wanted
     limits, requests = container["resources"]["limits"], container["resources"]["requests"]
     assert {"cpu", "memory"} <= requests.keys() and "memory" in limits
-    if "nvidia.com/gpu" in limits:
+    if "google.com/tpu" not in limits:
         assert pod["securityContext"]["runAsNonRoot"]
     assert all("sizeLimit" in volume["emptyDir"] for volume in pod["volumes"] if "emptyDir" in volume)
     assert {mount["mountPath"] for mount in container["volumeMounts"]} >= {"/tmp"}
@@ -161,7 +165,9 @@ def test_a_jobset_asks_for_what_its_mesh_needs(path):
     """Slices are data parallel, and the batch divides over them and what shards it within one."""
     package, found = path.parents[1], read(path)
     given = flags(found.container["command"])
-    config = preset(package, given["preset"]) | {k.replace("-", "_"): v for k, v in given.items()}
+    config = preset(package, given["preset"], given.get("hardware")) | {
+        k.replace("-", "_"): v for k, v in given.items()
+    }
     nodes, slices = found.job["parallelism"], found.replicated["replicas"]
     if "google.com/tpu" in found.container["resources"]["limits"]:
         chips = math.prod(
@@ -172,7 +178,9 @@ def test_a_jobset_asks_for_what_its_mesh_needs(path):
         domain = found.jobset["metadata"]["annotations"]["alpha.jobset.sigs.k8s.io/exclusive-topology"]
         assert domain == "cloud.google.com/gke-nodepool"
     else:
-        chips = nodes * found.container["resources"]["limits"]["nvidia.com/gpu"]
+        limits = found.container["resources"]["limits"]
+        # at two cores a device, a Trainium2 chip has four
+        chips = nodes * (limits.get("nvidia.com/gpu") or 4 * limits["aws.amazon.com/neuron"])
         environment = {entry["name"]: entry for entry in found.container["env"]}
         name = found.jobset["metadata"]["name"]
         host, _ = environment["JAX_COORDINATOR_ADDRESS"]["value"].split(":")
@@ -193,7 +201,7 @@ OPTIONS = {  # of sbatch, from its manual page
     "job-name": r"\w+",
     "nodes": r"\d+",
     "ntasks-per-node": "1",  # one process a node
-    "gpus-per-node": r"\d+",
+    "gpus-per-node": r"\d+",  # of the GPUs' alone: an instance with Trainium is taken whole
     "cpus-per-task": r"\d+",
     "exclusive": "",
     "signal": r"TERM@\d+",  # to the steps of the job, not to its script, which is B:TERM
@@ -211,7 +219,7 @@ def test_options_of_sbatch_are_known(path):
     for option in options:
         name, _, value = option.partition("=")
         assert re.fullmatch(OPTIONS[name], value), option
-    assert len(options) == len(OPTIONS)
+    assert len(options) == len(OPTIONS) - ("trainium" in path.parents[1].name)
 
 
 def run_script(path: Path, folder: Path, code: int, restarts: int) -> tuple[int, list[str]]:
@@ -220,7 +228,7 @@ def run_script(path: Path, folder: Path, code: int, restarts: int) -> tuple[int,
         (folder / name).write_text(f'#!/bin/bash\necho "{name} $*" >> {folder}/calls\nexit {end}\n')
         (folder / name).chmod(0o755)
     (folder / "calls").unlink(missing_ok=True)
-    environment = {"PATH": f"{folder}:{os.environ['PATH']}", "SLURM_JOB_ID": "7"}
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "node[1-4]"}
     environment |= {"SLURM_RESTART_COUNT": str(restarts)} if restarts else {}
     ended = subprocess.run(["bash", str(path), "--preset", "tiny"], env=environment, capture_output=True, text=True)
     assert not ended.stderr
@@ -233,8 +241,10 @@ def test_a_script_is_queued_again_where_another_try_is_worth_it(path, tmp_path):
     for name, code in {"DONE": 0, **codes, "CRASH": 134}.items():
         for restarts in (0, 10):
             ended, calls = run_script(path, tmp_path, code, restarts)
-            step = f"srun --kill-on-bad-exit=0 --wait=0 python -m {package}.train --restarts 10 --preset tiny"
+            calls = [call for call in calls if not call.startswith("scontrol show")]
+            assert calls[0].startswith("srun --kill-on-bad-exit=0 --wait=0 "), calls
+            assert calls[0].endswith(f"python -m {package}.train --restarts 10 --preset tiny"), calls
             if name == "PREEMPTED" or (name in ("STORAGE", "HUNG", "CRASH") and restarts == 0):
-                assert calls == [step, "scontrol requeue 7"] and ended == 0, name
+                assert calls[1:] == ["scontrol requeue 7"] and ended == 0, name
             else:
-                assert calls == [step] and ended == code, name
+                assert calls[1:] == [] and ended == code, name

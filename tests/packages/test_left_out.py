@@ -52,7 +52,7 @@ TOGETHER = (
 ALONE = (*((name, "cpu") for name in (*TOGETHER, "train/command")), ("pages_kernel/attend_token", "tpu"))
 # a module that is run, imported or reached by its name: in Python of the package's tests, and in shell of its README
 MODULES = (
-    r"PACKAGE\.name\}\.(?!tests)(\w+)",
+    r"PACKAGE\.name\}\.(?!tests|launch\.)(\w+)",
     r"import_module\(f?\"\.\.(\w+)\"",
     r"^from \.\.(\w+) import",
     r"-m without_[ct]pu\.(\w+)",

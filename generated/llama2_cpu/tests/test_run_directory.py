@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 def texts() -> set[str]:
     """Returns fields that only the command line sets: paths and the like, and what allows something."""
     fields = (f.name for f in dataclasses.fields(Config) if f.type is str or f.name == "allow_other_data")
-    return {*fields} - {"remat", "lora_targets", "offload"}
+    return {*fields} - {"remat", "lora_targets", "offload", "objective"}
 
 
 FILES = (

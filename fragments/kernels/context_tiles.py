@@ -9,14 +9,14 @@ from generator.language import proceed, splice
 from generator.language.roles import shard
 
 
-@splice("attend_xla.keys")
+@splice("attend_tiles.keys")
 def _(k, v):
     k, v = shard(k, "batch", None, "kv_heads", None), shard(v, "batch", None, "kv_heads", None)  # gathers them
 
 
-@splice("attend_xla.size")
-def _(T, size):
+@splice("attend_tiles.queries")
+def _(T, C):
     proceed()
     mesh = jax.sharding.get_abstract_mesh()
     if not mesh.empty and mesh.shape["context"] > 1:
-        size = T  # one block, whose queries are spread over devices
+        C = T  # all of them, which are spread over devices

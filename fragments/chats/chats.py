@@ -1,0 +1,245 @@
+"""Chats as tokens with weights, for supervised fine-tuning.
+
+Source: Ouyang et al. 2022, arXiv 2203.02155, section 3.1 (demonstrations); masks as in transformers.
+"""
+
+import collections
+import contextlib
+import functools
+import hashlib
+import importlib.util
+import itertools
+import json
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from generator.language import point, requires, splice
+from generator.language.roles import (
+    CHAT_MARK,
+    CLOSE,
+    END,
+    OPEN,
+    AnyTokenizer,
+    ByteTokenizer,
+    ChatTemplate,
+    InputError,
+    TemplateError,
+    encode_document,
+    for_template,
+    load_chat_template,
+)
+
+requires("chat_template", "render/generation", "data/chat_data")
+
+
+class Config:
+    loss_on: Literal["assistant", "last", "all"] = "assistant"  # of a chat: what the assistant says, its last turn, all
+    long_chats: Literal["truncate", "drop", "refuse"] = "truncate"  # what becomes of chats longer than a sequence
+
+
+ROLES = "system", "developer", "user", "assistant", "tool"
+
+
+TOKEN_AND_WEIGHT = np.dtype([("token", "<i4"), ("weight", "<f2")])  # of an array [n] for a chat
+
+
+TOLD: collections.defaultdict[str, set[str]] = collections.defaultdict(set)  # chats by what was told of them
+
+
+def tell_of(what: str, source: str) -> None:
+    """Warns of the first chat of a kind, of the 10th, the 100th and so on."""
+    count = len(TOLD[what])
+    TOLD[what].add(source)
+    if len(TOLD[what]) > count and str(count + 1).strip("0") == "1":
+        print(f"warning: chats {what}: {count + 1:,} so far, such as {source}", file=sys.stderr)
+
+
+def without_nulls(value: Any) -> Any:
+    """Drops null fields, with which tables fill objects."""
+    if isinstance(value, dict):
+        return {name: without_nulls(part) for name, part in value.items() if part is not None}
+    return [without_nulls(part) for part in value] if isinstance(value, list) else value
+
+
+def json_field(fields: dict[str, Any], name: str, kind: type, where: str = "") -> Any:
+    """Returns a field of a chat or a message, which may be JSON in a text; an empty one if it is not there."""
+    found = fields.get(name, kind())
+    with contextlib.suppress(ValueError):
+        found = json.loads(found) if isinstance(found, str) else found
+    if not isinstance(found, kind) or (kind is list and not all(isinstance(part, dict) for part in found)):
+        raise ValueError(f"{where}{name} must be {'a list of objects' if kind is list else 'an object'}")
+    return found
+
+
+def read_messages(found: Any, name: str, source: str) -> tuple[list[dict[str, Any]], list[float]]:
+    """Returns messages as chat templates expect them, and their weights. Raises ValueError if they are none."""
+    if not isinstance(found, list) or not found:
+        raise ValueError(f"{name} must be a list of messages; prompt and completion may also both be texts")
+    weights = []
+    for i, message in enumerate(found):
+        what = f"{name}[{i}]"
+        if not isinstance(message, dict) or message.get("role") not in ROLES:
+            raise ValueError(f"{what} must be an object whose role is one of {', '.join(ROLES)}")
+        is_assistant, weight = message["role"] == "assistant", message.pop("weight", 1)
+        if type(weight) not in (int, float) or not 0 <= weight <= 100 or (weight != 1 and not is_assistant):
+            raise ValueError(f"{what}: weight must be a number from 0 to 100, of a message of the assistant")
+        content = message.get("content", "")
+        for part in content if isinstance(content, list) else [{"type": "text", "text": content}]:
+            if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
+                raise ValueError(f"{what}: content must be text, or a list of parts of type text")
+        if not isinstance(message.get("reasoning_content", ""), str):
+            raise ValueError(f"{what}: reasoning_content must be text")
+        calls = json_field(message, "tool_calls", list, f"{what}: ")
+        if not all(isinstance(call.get("function"), dict) for call in calls):
+            raise ValueError(f"{what}: each of tool_calls must have a function")
+        message |= {"tool_calls": calls} if calls else {}
+        if not (for_template(message).get("content") or message.get("reasoning_content") or calls):
+            if "content" not in message or (is_assistant and weight):
+                raise ValueError(f"{what} says nothing")
+            tell_of("with an empty message", source)
+        weights.append(weight)
+    return found, weights
+
+
+def locate(tokenizer: Tokenizer, text: str, at: int = 0) -> list[tuple[int, int, int]]:
+    """Returns the tokens of a text, each with its start and end, for a text that begins `at` a place."""
+    (found,) = tokenizer.encode_batch([text], add_special_tokens=False)
+    return [(token, at + start, at + end) for token, (start, end) in zip(found.ids, found.offsets, strict=True)]
+
+
+def weigh(places: list[tuple[int, int, int]], spans: list[tuple[int, int, float]], base: float) -> np.ndarray:
+    """Returns tokens, given with their start and end, with the weight of the span that each overlaps, else `base`."""
+    tokens, starts, ends = np.array(places, np.int32).reshape(-1, 3).T
+    found = np.empty(len(tokens), TOKEN_AND_WEIGHT)
+    found["token"], found["weight"] = tokens, base
+    for start, end, weight in spans:
+        found["weight"][(starts < end) & (ends > start)] = weight  # as masks of transformers do
+    return found
+
+
+class Chats:
+    """Encodes chats as tokens with weights: those of the loss on each token as a target."""
+
+    def __init__(self, tokenizer: AnyTokenizer, path: str, loss_on: str):
+        """Takes the `path` of the tokenizer, which has the chat template beside it."""
+        self.tokenizer, self.path, self.loss_on = tokenizer, path, loss_on
+
+    @functools.cached_property
+    def found(self) -> ChatTemplate | None:
+        return load_chat_template(self.tokenizer, self.path) if importlib.util.find_spec("jinja2") else None
+
+    @functools.cached_property
+    def template(self) -> ChatTemplate:
+        if not importlib.util.find_spec("jinja2"):
+            raise InputError("chats need jinja2: pip install jinja2")
+        if not self.found:
+            raise InputError(f"--tokenizer {self.path}: chats need a chat template: put chat_template.jinja beside it")
+        if self.found.reads("strftime_now"):
+            problem = "asks for the date, so its tokens change: set date_string in chat_template_kwargs, or prepare"
+            print(f"warning: the chat template beside {self.path} {problem} the data", file=sys.stderr)
+        return self.found
+
+    def rules(self) -> dict[str, str]:
+        """Returns what the tokens of a chat depend on, beside the tokenizer; pairs of texts need no template."""
+        texts = sorted(self.found.texts.items()) if self.found else []
+        return {"template": hashlib.sha256(json.dumps(texts).encode()).hexdigest(), "loss_on": self.loss_on}
+
+    def __call__(self, document: str) -> np.ndarray:
+        """Returns the tokens of a text, int32 [n], or those of a chat with weights, [n]."""
+        if not document.startswith(CHAT_MARK):
+            return encode_document(self.tokenizer, document)
+        source = "a chat"
+        try:
+            chat = json.loads(document.removeprefix(CHAT_MARK))
+            source = chat.pop("source")
+            with point("Chats.encoded", self, chat, source):
+                found = self.encode(without_nulls(chat), source)
+            return found
+        except (AttributeError, LookupError, RecursionError, TemplateError, TypeError, ValueError) as error:
+            problem = error if isinstance(error, TemplateError | ValueError) else repr(error)
+            raise InputError(f"{source}: {problem}: fix it, or leave it out") from None
+
+    def options(self, chat: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Returns the tools of a chat, and other variables of its template. Raises ValueError if it takes none."""
+        tools, names = json_field(chat, "tools", list), json_field(chat, "chat_template_kwargs", dict)
+        if tools and not self.template.reads("tools"):
+            raise ValueError("the chat template does not support tools")
+        if own := names.keys() & {"messages", "tools", "add_generation_prompt", *self.template.names}:
+            raise ValueError(f"chat_template_kwargs must not set {min(own)}")
+        return tools, names
+
+    def encode(self, chat: dict[str, Any], source: str) -> np.ndarray:
+        prompt, completion, on_all = chat.get("prompt"), chat.get("completion"), self.loss_on == "all"
+        if "messages" in chat:
+            messages, weights = read_messages(chat["messages"], "messages", source)
+        elif isinstance(prompt, str) and isinstance(completion, str):
+            return self.encode_completion(prompt, completion)
+        else:
+            asked, _ = read_messages(prompt, "prompt", source)
+            answer, weights = read_messages(completion, "completion", source)
+            messages, weights = asked + answer, [float(on_all)] * len(asked) + weights
+        said = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
+        if self.loss_on == "last":
+            weights = [weight if i in said[-1:] else 0 for i, weight in enumerate(weights)]
+        tools, names = self.options(chat)
+        words = [message.get(name, "").strip() for message in messages for name in ("content", "reasoning_content")]
+        messages, tools, names = self.template.marked([messages, tools or None, names])
+
+        @functools.cache
+        def render(count: int, add_generation_prompt: bool = False) -> str:
+            """Returns the text of the first messages, with END before and after each block of `{% generation %}`."""
+            options = names | {"mark_generation": True}
+            text = self.template.render(messages[:count], tools, options, add_generation_prompt)
+            return re.sub(f"[{OPEN}{CLOSE}]", "", text) if self.tokenizer.parses_special else text
+
+        parts, base = render(len(messages)).split(END), float(on_all)
+        text, ends = "".join(parts), [0, *itertools.accumulate(map(len, parts))]
+        blocks = list(zip(ends[1::2], ends[2::2], strict=False)) if len(parts) % 2 else []
+        if len(blocks) == len(said):
+            spans = [(*block, weights[i]) for block, i in zip(blocks, said, strict=True)]
+        elif blocks and self.loss_on == "assistant" and len({weights[i] for i in said}) == 1:
+            spans = [(*block, weights[said[0]]) for block in blocks]  # not one for each message, but all weigh the same
+        else:
+            spans = [(*self.difference(i, text, render), weights[i]) for i in said if weights[i] != base]
+        if any(word not in re.sub(f"[{OPEN}{CLOSE}]", "", text) for word in words):
+            tell_of("with words that the chat template leaves out or changes", source)
+        places, start = list[tuple[int, int, int]](), 0
+        for mark, part in self.template.parts(text):
+            places += locate(self.template.tokenizer if mark == CLOSE else self.tokenizer.tokenizer, part, start)
+            start += len(part) + 1  # and the mark after it
+        return weigh(places, spans, base)
+
+    def difference(self, i: int, text: str, render: Callable[..., str]) -> tuple[int, int]:
+        """Returns where in the text message i is, without what asks for it. Raises ValueError if that is uncertain."""
+        with contextlib.suppress(TemplateError):  # of messages that do not begin a chat
+            before, after = (x.replace(END, "") for x in (render(i, True), render(i + 1)))
+            if text.startswith(after) and after.startswith(before):
+                return len(before), len(after)
+        advice = (
+            f"give --loss-on {'' if self.loss_on == 'last' else 'last, or '}all, or a template with generation blocks"
+        )
+        raise ValueError(f"where message {i} begins and ends in the template's text is uncertain: {advice}")
+
+    def encode_completion(self, prompt: str, completion: str) -> np.ndarray:
+        """Returns the tokens of a prompt and its completion that need no template."""
+        tokenizer, text = self.tokenizer, prompt + completion
+        if not completion:
+            raise ValueError("completion says nothing")
+        if isinstance(tokenizer, ByteTokenizer):
+            places = [(byte, i, i + 1) for i, character in enumerate(text) for byte in character.encode()]
+        else:
+            places = locate(tokenizer.tokenizer, text)
+        size, end = len(text), [] if places[-1][0] == tokenizer.eos else [tokenizer.eos]
+        places = [*((i, 0, 0) for i in tokenizer.prefix), *places, *((i, size, size + 1) for i in end)]
+        return weigh(places, [(len(prompt), size + 1, 1)], float(self.loss_on == "all"))
+
+
+@splice("train.end")
+def _():
+    for what, sources in TOLD.items():
+        print(f"chats {what}: {len(sources):,}")

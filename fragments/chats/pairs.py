@@ -1,0 +1,50 @@
+"""Pairs of chats as tokens: a chosen and a rejected answer, each after the prompt."""
+
+from typing import Any
+
+import numpy as np
+
+from generator.language import proceed, requires, splice
+from generator.language.roles import Chats, without_nulls
+
+requires("pair_rows", "data/pairs")
+
+# of an array [n] for a pair; answer: 1 chosen, 2 rejected; reference: log-likelihood under the reference, or NaN
+PAIR = np.dtype([("token", "<i4"), ("weight", "<f2"), ("answer", "i1"), ("reference", "<f4")])
+
+
+def encode_pair(chats: Chats, pair: dict[str, Any], source: str) -> np.ndarray:
+    """Returns the tokens of the chosen answer, then of the rejected one, each as `Chats` encodes it as a completion."""
+    prompt, answers = pair.get("prompt"), [pair.get("chosen"), pair.get("rejected")]
+    if {*map(type, answers)} not in ({str}, {list}):
+        raise ValueError("chosen and rejected must both be texts, or both lists of messages")
+    if answers[0] == answers[1]:
+        raise ValueError("chosen and rejected are the same")
+    if not isinstance(prompt, list) and isinstance(answers[0], list):  # of whole chats
+        same = [a == b for a, b in zip(answers[0][:-1], answers[1][:-1], strict=False)]
+        size = [*same, False].index(False)
+        if not size:
+            raise ValueError("chosen and rejected have no first message in common, and there is no prompt of messages")
+        prompt, answers = answers[0][:size], [answer[size:] for answer in answers]
+    parts = []
+    for number, (name, answer) in enumerate(zip(("chosen", "rejected"), answers, strict=True), 1):
+        try:
+            found = chats.encode(pair | {"prompt": prompt, "completion": answer}, source)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+        if isinstance(answer, list) and answer[-1]["role"] != "assistant":
+            raise ValueError(f"{name} must end with a message of the assistant")
+        if not found["weight"][1:].any():
+            raise ValueError(f"{name} has no token with a weight")
+        parts.append(np.empty(len(found), PAIR))
+        parts[-1]["token"], parts[-1]["weight"] = found["token"], found["weight"]
+        parts[-1]["answer"], parts[-1]["reference"] = number, np.nan
+    return np.concatenate(parts)
+
+
+@splice("Chats.encoded")
+def _(self, chat, source, found):
+    if "chosen" in chat:
+        found = encode_pair(self, without_nulls(chat), source)
+    else:
+        proceed()

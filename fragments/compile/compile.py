@@ -1,0 +1,96 @@
+"""Compilation for devices that are not here."""
+
+import dataclasses
+import functools
+import sys
+from pathlib import Path
+
+import jax
+import tyro
+
+from generator.language import point, requires
+from generator.language.roles import (
+    MEMORY,
+    PRESETS,
+    Config,
+    InputError,
+    abstract,
+    abstract_batch,
+    check_config,
+    compile_step,
+    ending_with_messages,
+    find_recipe,
+    flops_per_token,
+    make_mesh,
+    new_state,
+    set_flags,
+)
+
+requires("compile_tpu or compile_gpu")
+
+
+def too_large(chip: str, needed: str) -> SystemExit:
+    remedy = "give fewer sequences to a device, a --remat that keeps less, a larger --mesh-fsdp or more devices"
+    print(f"error: DOES NOT FIT {chip} with {MEMORY[chip]:g} GiB: {needed}: {remedy}", file=sys.stderr)
+    return SystemExit(3)
+
+
+@dataclasses.dataclass(frozen=True)
+class CompileCommand:
+    """Compiles the training step for devices that are not here, and reports its memory and FLOPs."""
+
+    config: tyro.conf.OmitArgPrefixes[Config]
+    preset: tyro.extras.literal_type_from_choices(PRESETS) = "tiny"  # settings, which those below override
+    hardware: str = ""  # of a recipe, whose settings and devices are the defaults
+    point("CompileCommand.devices")
+    batch_per_device: int | None = None  # sequences per device and step; 4 if --batch-size is not given (-1)
+    hlo: str = ""  # file for the text of the compiled program; "": none
+    point("CompileCommand.fields")
+
+
+@ending_with_messages()
+def main() -> None:
+    point("compile.main")
+    parse = functools.partial(tyro.cli, CompileCommand, prog=f"python -m {__package__}.compile")
+    given, _ = parse(default=CompileCommand(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
+    recipe, flags = find_recipe(given.preset, given.hardware)
+    set_flags(flags)
+    # preset and recipe give the other defaults, the preset except the batch size
+    default = CompileCommand(dataclasses.replace(PRESETS[given.preset], **{"batch_size": -1} | recipe))
+    if given.hardware:
+        point("compile.hardware", given, default)
+    command = parse(default=default)
+    point("compile.start", command)
+    config, per_device = command.config, command.batch_per_device
+    with point("compile.mesh", command, config):
+        chip, mesh = jax.devices()[0].device_kind, make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
+    if config.batch_size == -1:
+        config = dataclasses.replace(config, batch_size=(4 if per_device is None else per_device) * mesh.size)
+    elif per_device is not None:
+        raise InputError("--batch-size and --batch-per-device say the same: give one of them")
+    check_config(config)
+    with jax.set_mesh(mesh):
+        with point("compile.step", config, mesh, chip):
+            compiled = compile_step(abstract(lambda: new_state(config), mesh), abstract_batch(config, mesh))
+
+    memory = compiled.memory_analysis()
+    arguments, temporaries = memory.argument_size_in_bytes, memory.temp_size_in_bytes
+    new = memory.output_size_in_bytes - memory.alias_size_in_bytes  # the rest reuses the memory of arguments
+    total = arguments + temporaries + new
+    print(f"{command.preset} for {mesh.size} {chip}")
+    print(f"bytes per device: arguments {arguments:,}, temporaries {temporaries:,}, total {total:,}")
+    point("compile.memory", memory)
+    tokens = config.batch_size * config.sequence_length / mesh.size
+    full, causal = (tokens * flops_per_token(config, causal) for causal in (False, True))
+    print(f"FLOPs per device and step: {full:.3e} with full attention, {causal:.3e} with its causal half")
+    point("compile.report", command, config, mesh, chip, compiled, total, full, causal)
+    if command.hlo:
+        Path(command.hlo).write_text(compiled.as_text())
+        print(f"compiled program: {command.hlo}")
+    if total > MEMORY[chip] * 2**30:
+        raise too_large(chip, f"{total / 2**30:.1f} GiB")
+    print(f"{total / 2**30:.1f} GiB: fits {chip} with {MEMORY[chip]:g} GiB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""Chats among the documents of training: supervised fine-tuning."""
+
+import json
+import zlib
+from typing import Annotated, Literal
+
+import grain
+import numpy as np
+import tyro
+
+from generator.language import point, proceed, provide, requires, splice
+from generator.language.roles import (
+    CHAT_MARK,
+    TOKEN_AND_WEIGHT,
+    Chats,
+    Config,
+    InputError,
+    load_tokenizer,
+    open_documents,
+    open_files,
+    prepare,
+    read_description,
+    show,
+    split_mixture,
+    tell_of,
+)
+
+requires("data/prepare", "data/mixture", "data/show", "chats", "chat_rows")
+
+
+def is_cut(config: Config, size: int, source: str) -> bool:
+    """Returns whether a chat longer than a sequence is cut at its end, else left out. Raises InputError if refused."""
+    if config.long_chats == "refuse":
+        problem = f"a chat of {size:,} tokens, more than --sequence-length {config.sequence_length:,}"
+        raise InputError(f"{source}: {problem}: raise that, or give other --long-chats")
+    found = config.long_chats == "truncate"
+    tell_of(f"longer than a sequence, {'whose ends are cut off' if found else 'which are left out'}", source)
+    return found
+
+
+def weighted_pieces(config: Config, tokens: np.ndarray, parts: list[slice], source: str) -> list[dict[str, np.ndarray]]:
+    """Returns the pieces of a document that have a loss; a long chat becomes what --long-chats says."""
+    if tokens.dtype.names is None:  # a text
+        token, weight = tokens, np.ones(len(tokens), np.float32)
+    else:
+        token, weight = tokens["token"], tokens["weight"].astype(np.float32)
+        if len(parts) > 1:
+            parts = parts[: is_cut(config, len(tokens), source)]
+        if not weight[1 : config.sequence_length + 1].any():
+            tell_of("without a token that has a loss", source)
+    # the weight of a target is that of the token that is predicted
+    values = {"tokens": token[:-1], "targets": token[1:], "weights": weight[1:]}
+    found = ({name: value[part] for name, value in values.items()} for part in parts)
+    return [piece for piece in found if piece["weights"].any()]
+
+
+def are_chats(documents: grain.MapDataset) -> bool:
+    """Returns whether documents are chats, as the first one is."""
+    return any(document.startswith(CHAT_MARK) for document in documents[:1])
+
+
+@provide("open_pieces")
+def chats(config, tokenizer) -> Chats:
+    return Chats(tokenizer, config.tokenizer, config.loss_on)
+
+
+@provide("open_tokens", optional=True)
+def chats() -> Chats | None:
+    return None
+
+
+@splice("open_pieces.documents", before="prepared")
+def _(config, path, texts, documents, chats):
+    texts = open_documents(path, config.text_field)
+    documents = texts.map(chats)
+
+
+@splice("open_pieces.pieces")
+def _(config, path, split, i, tokens, parts, found):
+    found = weighted_pieces(config, tokens, parts, f"document {i} of data {path} ({split})")
+
+
+@splice("open_pieces.empty")
+def _(path):
+    problem = "none of its documents has a token with a loss, or none has two tokens"
+    raise InputError(f"data {path}: {problem}: give longer ones, or another --loss-on")
+
+
+@splice("Sequences.weights")
+def _():
+    pass
+
+
+@splice("Batches.documents")
+def _(self, config, tokenizer):
+    sources = [(path, read_description(path)) for _, path in split_mixture(config.data)]
+    if any("chat" in x if x else are_chats(open_documents(path, config.text_field)) for path, x in sources):
+        rules = Chats(tokenizer, config.tokenizer, config.loss_on).rules(), config.long_chats
+        self.documents = zlib.crc32(json.dumps([self.documents, rules]).encode())
+
+
+@splice("open_tokens.checked")
+def _(data, description, chats):
+    if chats and "chat" in description and description["chat"] != chats.rules():
+        problem = f"its chats are as {description['chat']} makes them, and the settings ask for {chats.rules()}"
+        raise InputError(f"data {data}: {problem}: give the first, or prepare the data with the second")
+
+
+@splice("open_prepared.start")
+def _(data):
+    described = read_description(data) or {}
+
+
+@splice("open_prepared.tokens")
+def _(record, dtype, described, tokens):
+    if "chat" in described:
+        with point("open_prepared.chat", record, dtype, described):
+            tokens = np.frombuffer(record, [("token", dtype), ("weight", "<f2")]).astype(TOKEN_AND_WEIGHT)
+    else:
+        proceed()
+
+
+@provide("prepare", optional=True)
+def loss_on() -> Annotated[Literal["assistant", "last", "all"], tyro.conf.arg(help="As --loss-on of train.")]:
+    return "assistant"
+
+
+@splice("prepare.wanted")
+def _(wanted, files, text_field, tokenizer, special_tokens, loss_on):
+    if are_chats(open_files(files[:1], text_field)[0]):
+        wanted |= {"chat": Chats(load_tokenizer(tokenizer, special_tokens), tokenizer, loss_on).rules()}
+
+
+@splice("write_shard.start")
+def _(path, tokenizer, name):
+    rules = (read_description(str(path.parent)) or {}).get("chat")
+    chats = Chats(tokenizer, name, rules["loss_on"]) if rules else None
+
+
+@splice("write_shard.record")
+def _(writer, text, dtype, chats):
+    if text.startswith(CHAT_MARK) != (chats is not None):
+        raise InputError("texts and chats are in one source: prepare each by itself, and mix them: --data 1:A,1:B")
+    if chats:
+        tokens = chats(text)
+        writer.write(tokens.astype([("token", dtype), *tokens.dtype.descr[1:]]).tobytes())
+    else:
+        proceed()
+
+
+@splice("data.main")
+def _():
+    tyro.extras.subcommand_cli_from_dict({"prepare": prepare, "show": show}, prog=f"python -m {__package__}.data")

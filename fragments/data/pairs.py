@@ -1,0 +1,91 @@
+"""Pairs of answers among the documents of training: a piece of two segments, the chosen one and the rejected one."""
+
+import numpy as np
+
+from generator.language import proceed, requires, splice
+from generator.language.roles import (
+    PAIR,
+    PREFERENCES,
+    WITH_REFERENCE,
+    Config,
+    InputError,
+    is_cut,
+    is_pair,
+    open_files,
+    read_description,
+    tell_of,
+)
+
+requires("data/chat_data", "pair_rows", "chats/pairs", "preferences")
+
+
+def are_pairs(config: Config, tokens: np.ndarray, path: str) -> bool:
+    """Returns whether a document is a pair. Raises InputError if --objective is not for what it is."""
+    found = tokens.dtype == PAIR
+    if found != (config.objective in PREFERENCES):
+        problem = f"holds {'pairs' if found else 'no pairs of chosen and rejected answers'}"
+        advice = f"other data, or --objective {' or '.join(PREFERENCES) if found else 'next_token'}"
+        raise InputError(f"data {path}: {problem}, and --objective is {config.objective}: give {advice}")
+    if config.objective in WITH_REFERENCE and np.isnan(tokens["reference"]).any():
+        command = f"python -m {__package__}.reference --checkpoint-dir DIR --data PREPARED --out OUT"
+        problem = f"has no log-likelihoods of a reference, which --objective {config.objective} compares with"
+        raise InputError(f"data {path}: {problem}: write them by `{command}`, and give --data OUT")
+    return found
+
+
+def pair_pieces(config: Config, pair: np.ndarray, source: str) -> list[dict[str, np.ndarray]]:
+    """Returns the piece of a pair; --long-chats says what becomes of one whose answers do not fit together."""
+    answers = [pair[pair["answer"] == answer] for answer in (1, 2)]
+    sizes = [len(answer) - 1 for answer in answers]
+    if sum(sizes) > config.sequence_length:
+        if not is_cut(config, sum(sizes), source):
+            return []
+        most = max(config.sequence_length // 2, config.sequence_length - min(sizes))  # the longer one is cut first
+        answers = [answer[: most + 1] for answer in answers]
+    if not all(answer["weight"][1:].any() for answer in answers):
+        tell_of("without a token that has a loss", source)
+        return []
+    tokens, targets = (np.concatenate([x[part] for x in answers]) for part in (slice(-1), slice(1, None)))
+    piece = {"tokens": tokens["token"], "targets": targets["token"], "weights": targets["weight"].astype(np.float32)}
+    if config.objective in WITH_REFERENCE:
+        piece["reference"] = targets["reference"]
+    return [piece | {"sizes": np.array([len(answer) - 1 for answer in answers])}]
+
+
+@splice("open_pieces.pieces", after="chat_data")
+def _(config, path, split, i, tokens, found):
+    if are_pairs(config, tokens, path):
+        found = pair_pieces(config, tokens, f"document {i} of data {path} ({split})")
+    else:
+        proceed()
+
+
+@splice("Sequences.sizes")
+def _(pieces, sizes):
+    sizes = [size for piece in pieces for size in piece.pop("sizes", [len(piece["tokens"])])]
+
+
+@splice("open_prepared.chat")
+def _(record, dtype, described, tokens):
+    if "pairs" in described:
+        tokens = np.frombuffer(record, [("token", dtype), *PAIR.descr[1:]]).astype(PAIR)
+    else:
+        proceed()
+
+
+@splice("prepare.wanted", after="chat_data")
+def _(wanted, files, text_field):
+    if any(map(is_pair, open_files(files[:1], text_field)[0][:1])):
+        wanted |= {"pairs": True}
+
+
+@splice("write_shard.start")
+def _(path):
+    pairs = "pairs" in (read_description(str(path.parent)) or ())
+
+
+@splice("write_shard.record", after="chat_data")
+def _(text, pairs):
+    if is_pair(text) != pairs:
+        raise InputError("pairs and other documents are in one source: prepare each by itself")
+    proceed()

@@ -1,0 +1,125 @@
+"""Sampling without branches, sorts and random numbers on the device, whose compiler takes none of them.
+
+The host draws a number for each place, of which the inverse of the cumulative distribution makes a token.
+
+Source: Steele et al. 2014, OOPSLA, doi 10.1145/2660193.2660195 (the mixing function).
+"""
+
+import copy
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax import Array
+
+from generator.language import provide, splice
+from generator.language.roles import (
+    CONFIG,
+    Decoder,
+    Device,
+    EngineSettings,
+    SamplingMetadata,
+    StepInput,
+    biases_of,
+    filter_logits,
+    likeliest,
+    metadata_of,
+    penalize,
+    sample,
+)
+
+
+def uniform(seeds: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Returns numbers in (0, 1], of 24 bits, for seeds [B, 1] and lengths [B, C] of sequences: [B, C]."""
+    x = (seeds.astype(np.uint64) << np.uint64(32) | lengths.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in (30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB):
+        x = (x ^ x >> np.uint64(shift)) * np.uint64(factor)
+    return (((x ^ x >> np.uint64(31)) >> np.uint64(40)) + 1).astype(np.float32) / 2**24
+
+
+@splice("StepInput.fields")
+def _():
+    uniforms: Array | None = None  # [B, C]: a number in (0, 1] for each token that is sampled
+
+
+@splice("Device.run")
+def _(step, length, whole):
+    step = with_uniforms(step, length, whole)
+
+
+def with_uniforms(step: StepInput, length: int, whole: bool) -> StepInput:
+    """Adds the numbers by which tokens of a step are sampled: after the last one of each sequence, or after all."""
+    ends = step.starts[:, None] + np.arange(1, length + 1) if whole else (step.starts + step.counts)[:, None]
+    return step._replace(uniforms=uniform(step.sampling.seed[:, None], ends))
+
+
+@provide("run")
+def uniforms(step) -> Array:
+    return step.uniforms.ravel()
+
+
+def draw_tokens(logits: Array, metadata: SamplingMetadata, uniforms: Array) -> Array:
+    """Draws tokens [B] by logits [B, V]: the first ones whose cumulative probabilities reach `uniforms` [B]."""
+    logits = logits / jnp.where(metadata.temperature == 0, 1, metadata.temperature)[:, None]
+    total = jnp.cumsum(jax.nn.softmax(filter_logits(logits, metadata.top_k, metadata.top_p, metadata.min_p)), axis=-1)
+    return jnp.sum(total < uniforms[:, None] * total[:, -1:], axis=-1)
+
+
+@splice("penalize.seen")
+def _(logits, sequences, rows, seen):
+    seen = jnp.zeros(logits.shape).at[rows, sequences]  # counts in fp32, as integers are not added at indices
+
+
+@splice("filter_logits.ascending")
+def _(logits, ascending):
+    ascending = jax.lax.top_k(logits, logits.shape[1])[0][:, ::-1]
+
+
+@splice("sample.logits")
+def _(logits, sequences, lengths, metadata, biases):
+    logits = biases.add(penalize(logits, sequences, lengths, metadata), lengths, metadata)
+
+
+@splice("sample.tokens")
+def _(logits, metadata, uniforms, likeliest, sampled):
+    sampled = draw_tokens(logits, metadata, uniforms)
+    likeliest = jax.lax.top_k(logits, 1)[1][:, 0]  # argmax reduces values and places together
+
+
+@splice("run.drafted", optional=True)
+def _(model, x_mtp, draft_mtp_drafted):
+    draft_mtp_drafted = jax.lax.top_k(model.embedding.logits(x_mtp, model.embedding.kernel()), 1)[1][..., 0]
+
+
+@splice("run.top")
+def _(logprobs, top):
+    top = likeliest(logprobs)
+
+
+@splice("test_sampling.drawn")
+def _(logits, count, settings, sequences, tokens):
+    lengths, uniforms = np.ones(count, np.int32), uniform(settings.seed[:, None], np.ones((count, 1))).ravel()
+    tokens = sample(jnp.tile(logits, (count, 1)), sequences, lengths, settings, biases_of(count), uniforms)
+
+
+@splice("test_sampling.penalized")
+def _(logits, sequences, settings, sampled):
+    metadata, lengths = metadata_of(8, prompt=6, **settings), np.full(8, 15, np.int32)
+    sampled = sample(logits, sequences, lengths, metadata, biases_of(8), np.ones(8))
+
+
+@splice("traced.more")
+def _(programs):
+    settings = EngineSettings(max_sequences=4, page_size=8, chunk=16, max_length=64)
+    device = Device(CONFIG, jax.jit(lambda: Decoder(CONFIG, nnx.Rngs(0)))(), settings, None, 33, 64)
+
+    def changed(act):  # what an act of the device changes, and gives
+        copied = copy.copy(device)
+        return act(copied), copied.key, copied.value, copied.slots
+
+    for name, rows, length, whole in ("decode", 4, 1, False), ("prefill", 2, 16, False), ("score", 2, 16, True):
+        run_step = functools.partial(Device.run, step=device.nothing(rows, 8), length=length, whole=whole)
+        programs[name] = jax.jit(functools.partial(changed, run_step)).trace()
+    programs["admit"] = jax.jit(lambda: changed(lambda device: device.write(0, [1, 2], [(1, 0.5, 3)]))).trace()

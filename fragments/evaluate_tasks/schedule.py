@@ -1,0 +1,63 @@
+"""Evaluation on tasks while training, on the weights as they are on the devices."""
+
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+
+from generator.language import proceed, splice
+from generator.language.roles import (
+    Config,
+    Decoder,
+    Engine,
+    EngineSettings,
+    InputError,
+    evaluate_tasks,
+    find_tasks,
+    load_ends,
+    load_tokenizer,
+)
+
+
+class Config:
+    eval_tasks: str = ""  # tasks of lm-eval, or .yaml files, comma-separated
+    eval_tasks_every: int = 0  # steps between evaluations on them, a multiple of eval_every; the last step has one too
+    eval_tasks_limit: int = 0  # documents of each task; 0: all
+
+
+@splice("check_config.together")
+def _(config, problems):
+    if config.eval_tasks and config.eval_tasks_every % config.eval_every:
+        wanted = f"must be a multiple of --eval-every, {config.eval_every}"
+        problems.append(f"--eval-tasks-every {config.eval_tasks_every}: {wanted}")
+
+
+def score_tasks(config: Config, model: Decoder, mesh: Mesh, table: Any) -> dict[str, float]:
+    """Returns the metrics of --eval-tasks, by an engine whose memory is free again afterwards."""
+    tokenizer, sizes = load_tokenizer(config.tokenizer), EngineSettings(max_length=config.sequence_length)
+    engine = Engine(config, model, load_ends(tokenizer, config.tokenizer), sizes, mesh)
+    how = {"limit": config.eval_tasks_limit or None, "log_samples": False}
+    found = evaluate_tasks(engine, tokenizer, None, config.eval_tasks, table, **how)
+    numbers = {(task, name): x for task, scores in found["results"].items() for name, x in scores.items()}
+    numbers = {key: float(x) for key, x in numbers.items() if isinstance(x, float) and "_stderr," not in key[1]}
+    return {f"eval/{task}/{name.removesuffix(',none')}": x for (task, name), x in numbers.items()}
+
+
+@splice("train.ready")
+def _(config, mesh):
+    if config.eval_tasks:
+        if jax.process_count() > 1 or any(mesh.shape.get(axis, 1) > 1 for axis in ("stage", "context")):
+            raise InputError("--eval-tasks: needs one process, without --mesh-stage and --mesh-context")
+        if not (config.eval_data or config.eval_share):
+            raise InputError("--eval-tasks: comes with evaluations on held-out data: give --eval-share or --eval-data")
+        tasks = find_tasks(config.eval_tasks)
+
+
+@splice("train.evaluation", before="goodput")
+def _(config, state, step, mesh, monitor, tasks):
+    proceed()
+    every = config.eval_tasks_every
+    if config.eval_tasks and (step == config.steps or (every and step % every == 0)):
+        scores = score_tasks(config, state.model, mesh, tasks)
+        monitor.record(step, scores)
+        print(f"step {step}: {', '.join(f'{name} {x:.4f}' for name, x in scores.items())}", flush=True)

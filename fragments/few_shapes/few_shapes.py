@@ -1,0 +1,65 @@
+"""A server that is ready with a few shapes of steps, and compiles the others meanwhile."""
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+
+from generator.language import excludes, point, requires, splice
+from generator.language.roles import Device, EngineThread, computing, run, write
+
+requires("engine_thread", "serve/serve")
+excludes("mtp", "longrope")  # whose steps take and return more
+
+
+def begin_with_few(device: Device) -> Iterator[str]:
+    """Uses few shapes, with more padding, until another thread has iterated over the result, which compiles all.
+
+    It yields a description of each.
+    """
+    every, steps, longest = (device.rows, device.chunks, device.widths), [*device.steps()], max(device.chunks)
+    few = sorted({device.rows[0], device.rows[-1]}), {longest: device.chunks[longest]}, device.widths[-1:]
+    with point("begin_with_few.few", device, steps, few):
+        device.rows, device.chunks, device.widths = few
+
+    def compile_all() -> Iterator[str]:
+        for step, length, whole, text in steps:
+            state = device.model, device.key, device.value, device.slots, device.layers
+            with computing(device.laid_over):
+                lowered = run.lower(*state, step, length, whole)
+                lowered.compile()  # for later calls of `run`
+                write.lower(device.key, device.value, lowered.out_info[1], step, length).compile()
+            yield text
+        device.rows, device.chunks, device.widths = every
+
+    return compile_all()
+
+
+def compile_others(thread: EngineThread, shapes: Iterator[str]) -> None:
+    for shape in shapes:
+        print(f"compiled {shape}", flush=True)
+        if thread.ending:
+            return
+
+
+@splice("EngineThread.made")
+def _(self):
+    self.compiling: threading.Thread | None = None  # compiles more shapes of steps
+
+
+@splice("EngineThread.start")
+def _(self):
+    others = begin_with_few(self.engine.device)
+
+
+@splice("EngineThread.ready")
+def _(self, others):
+    self.compiling = threading.Thread(target=compile_others, args=(self, others), daemon=True)
+    self.compiling.start()
+
+
+@splice("serve.ended", after="serve_processes")
+def _(thread):
+    if not thread.is_alive() and thread.compiling and thread.compiling.is_alive():  # which cannot be interrupted
+        sys.stdout.flush()
+        os._exit(int(thread.failed))

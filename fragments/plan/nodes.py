@@ -1,0 +1,18 @@
+"""Nodes of GPUs that a plan is for."""
+
+from generator.language.roles import CHIPS, HARDWARE, MEMORY, NODE, InputError
+
+DEFAULT_MACHINE = "h100"
+
+
+def machine(hardware: str, devices: int) -> tuple[str, float, list[tuple[int, ...]], list[str]]:
+    """Returns the kind of GPU, the bytes of one, the places of all, and the flags of compile that say so."""
+    if hardware in HARDWARE:
+        _, devices, hardware, _ = HARDWARE[hardware]
+    count = devices or NODE
+    if hardware not in CHIPS or count < 1 or (count > NODE and count % NODE):
+        wanted = f"{', '.join([*HARDWARE, *CHIPS])}, and at most {NODE} devices or a multiple of {NODE}"
+        raise InputError(f"--hardware {hardware} --devices {devices}: there is no such machine: give {wanted}")
+    memory = MEMORY[hardware] * 2**30
+    flags = ["--chip", hardware, "--devices", str(count)]
+    return hardware, memory, [(number // NODE, number) for number in range(count)], flags

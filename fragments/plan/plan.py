@@ -1,0 +1,282 @@
+"""A search for the best plan: mesh, microbatches, and what is recomputed.
+
+All candidates are ranked by a model of their memory and seconds that compiles nothing; the best ones are compiled.
+"""
+
+import dataclasses
+import functools
+import itertools
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import tyro
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.progress import track
+
+from generator.language.roles import (
+    ARCHITECTURE,
+    CHIPS,
+    DEFAULT_MACHINE,
+    KERNELS,
+    PRESETS,
+    REMAT,
+    Config,
+    InputError,
+    abstract,
+    abstract_batch,
+    bandwidth,
+    check_config,
+    ending_with_messages,
+    flops_per_token,
+    loss,
+    machine,
+    new_state,
+)
+
+KEPT = "full", "attention", "attention,gate", "attention,gate,up", "dots", "none"  # values of --remat to try
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A candidate, with its bytes of a device and its seconds of a step, as estimated or as compiled."""
+
+    config: Config
+    memory: float
+    seconds: float
+    verdict: str = "estimated"
+
+    def overrides(self, preset: str) -> dict[str, Any]:
+        """Returns the settings that differ from those of the preset."""
+        names = [field.name for field in dataclasses.fields(Config)]
+        values = {name: getattr(self.config, name) for name in names}
+        return {name: value for name, value in values.items() if value != getattr(PRESETS[preset], name)}
+
+
+def array_sizes(tree: Any) -> int:
+    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
+
+
+def on_mesh(config: Config) -> jax.sharding.AbstractMesh:
+    """Returns the mesh of a config whose sizes are all given, of no devices."""
+    axes = [field.name for field in dataclasses.fields(Config) if field.name.startswith("mesh_")]
+    return jax.sharding.AbstractMesh(tuple(getattr(config, axis) for axis in axes), tuple(axis[5:] for axis in axes))
+
+
+def products(jaxpr: Any) -> float:
+    """Returns the FLOPs of the products without batch dimensions in a jaxpr, which leaves out attention's."""
+    total = 0.0
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            ((left, _), (batch, _)) = equation.params["dimension_numbers"]
+            contracted = math.prod(equation.invars[0].aval.shape[axis] for axis in left)
+            total += 0 if batch else 2 * math.prod(equation.outvars[0].aval.shape) * contracted
+        inner = [x for value in equation.params.values() for x in (value if isinstance(value, tuple) else [value])]
+        inner = [getattr(x, "jaxpr", x) for x in inner]
+        total += equation.params.get("length", 1) * sum(products(x) for x in inner if hasattr(x, "eqns"))
+    return total
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """What a model takes, whatever its mesh is."""
+
+    stored: int  # bytes of its training state
+    parameters: int  # bytes of its parameters
+    kept: int  # bytes that the forward pass keeps of a sequence
+    flops: float  # of the products of all passes over a sequence
+
+
+@functools.cache
+def measure(config: Config) -> Sizes:
+    """Traces the gradient of a model on one device."""
+    state = jax.eval_shape(lambda: new_state(config))
+    model = state.model
+
+    def rows(count: int) -> dict[str, jax.ShapeDtypeStruct]:
+        sized = dataclasses.replace(config, batch_size=count)
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), abstract_batch(sized, on_mesh(sized)))
+
+    def kept(count: int) -> int:
+        cut = dataclasses.replace(config, logits_per_chunk=1)  # so that logits are not kept, of one sequence or of two
+        saved = jax.eval_shape(lambda *x: jax.vjp(lambda m: loss(m, x[1], cut)[0], x[0])[1], model, rows(count))
+        return array_sizes(saved)
+
+    gradient = jax.jit(lambda model, batch: jax.grad(lambda m: loss(m, batch, config)[0])(model))
+    flops = products(gradient.trace(model, rows(1)).jaxpr)
+    return Sizes(array_sizes(state), array_sizes(model), kept(2) - kept(1), flops)
+
+
+def estimate(config: Config, chip: dict[str, float], places: list[tuple[int, ...]]) -> Plan:
+    """Returns a plan with its bytes and seconds, as if no collective were hidden.
+
+    The fitted efficiency, the peaks and the bandwidths are those of step_cost.
+    """
+    mesh = on_mesh(config)
+    one = {name: 1 for name in dataclasses.asdict(config) if name.startswith("mesh_")}
+    sizes = measure(dataclasses.replace(config, **one, batch_size=1, accumulation=1))
+    stored, parameters, kept = sizes.stored, sizes.parameters, sizes.kept
+    tensor = mesh.shape["tensor"]
+    shards = math.prod(size for axis, size in mesh.shape.items() if axis != "data")
+    rows = config.batch_size * tensor / len(places)  # of a device, in all microbatches
+    tokens = rows / config.accumulation * config.sequence_length
+    logits = 8 * min(tokens * config.vocab_size / tensor, config.logits_per_chunk)
+    layer = parameters / config.layers / tensor  # gathered whole, in 16 bits, and the next one too
+    memory = (stored + parameters) / shards + layer + kept * rows / config.accumulation / tensor + logits
+
+    attention = 2 * (flops_per_token(config, False) - flops_per_token(config, True)) / 2  # its causal half
+    attention *= rows * config.sequence_length / tensor
+    work = (rows * sizes.flops / tensor + attention / KERNELS) / chip["peak"]
+    work += (3 * stored / shards + 3 * kept * rows / tensor) / chip["bandwidth"]
+
+    grid = np.arange(len(places)).reshape([*mesh.shape.values()])
+
+    def along(bytes_sent: float, kind: str, *axes: str) -> float:
+        group = grid[tuple(slice(None) if axis in axes else 0 for axis in mesh.shape)].ravel()
+        share = 1 - 1 / len(group)
+        return share * bytes_sent / bandwidth([places[i] for i in group], kind, chip, places) if share else 0
+
+    sharding = [axis for axis in mesh.shape if axis not in ("data", "tensor")]
+    gathered = config.accumulation * 2 * parameters / 2  # in both passes, in 16 bits
+    sends = along(gathered / tensor, "all-gather", *sharding)
+    sends += along(config.accumulation * parameters / tensor, "reduce-scatter", *sharding)
+    sends += along(2 * parameters / shards, "all-reduce", "data")
+    activations = 2 * rows * config.sequence_length * config.width * config.layers
+    sends += along(4 * 2 * activations, "all-reduce", "tensor")  # two in each pass
+    return Plan(config, memory, work / chip["efficiency"] + sends)
+
+
+def factors(number: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """Yields the ways to write a number as a product of so many, in order."""
+    if parts == 1:
+        yield (number,)
+        return
+    for first in (x for x in range(1, number + 1) if number % x == 0):
+        yield from ((first, *others) for others in factors(number // first, parts - 1))
+
+
+def candidates(config: Config, devices: int, widest: int) -> Iterator[Config]:
+    """Yields configs that divide over so many devices; axes besides data, fsdp and tensor stay as they are."""
+    fixed = ("mesh_data", "mesh_fsdp", "mesh_tensor")
+    others = math.prod(v for n, v in dataclasses.asdict(config).items() if n.startswith("mesh_") and n not in fixed)
+    if devices % others:
+        raise InputError(f"{devices} devices do not divide by the other axes of the mesh, {others}: set these to 1")
+    choices = {"accumulation": [1, 2, 4], "remat": [x for x in KEPT if REMAT.keys() >= set(x.split(","))]}
+    for sizes in factors(devices // others, len(fixed)):
+        on = dataclasses.replace(config, **dict(zip(fixed, sizes, strict=True)))
+        try:
+            if sizes[2] > widest:
+                continue
+            abstract(lambda: new_state(config), on_mesh(on))
+            for values in itertools.product(*choices.values()):
+                found = dataclasses.replace(on, **dict(zip(choices, values, strict=True)))
+                check_config(found)
+                abstract_batch(found, on_mesh(found))
+                yield found
+        except InputError:  # a size does not divide: nor do more microbatches
+            continue
+
+
+def compile_plan(plan: Plan, preset: str, flags: list[str], limit: float) -> Plan:
+    """Returns the plan with its memory and seconds as compiled, in a process of its own."""
+    given = plan.overrides(preset) | {"batch_size": plan.config.batch_size}
+    command = [sys.executable, "-m", f"{__package__}.compile", "--preset", preset, *flags, "--json"]
+    for name, value in given.items():
+        flag = name.replace("_", "-")
+        command.append(f"--{'no-' * (value is False)}{flag}" if isinstance(value, bool) else f"--{flag}={value}")
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return dataclasses.replace(plan, verdict=f"compiles for more than {limit:.0f} s")
+    if done.returncode not in (0, 3):
+        return dataclasses.replace(plan, verdict=f"fails: {' '.join(done.stderr.split()[-20:])}")
+    verdict = "does not fit" if done.returncode else "fits"
+    if not done.stdout.strip():
+        return dataclasses.replace(plan, verdict=verdict)
+    found = json.loads(done.stdout)
+    return dataclasses.replace(plan, memory=found["bytes"], seconds=found["seconds"], verdict=verdict)
+
+
+def front(plans: list[Plan]) -> list[Plan]:
+    """Returns the plans than which none is faster with as little memory, the fastest first."""
+    fastest = sorted(plans, key=lambda plan: (plan.seconds, plan.memory))
+    return [p for i, p in enumerate(fastest) if all(p.memory < other.memory for other in fastest[:i])]
+
+
+def draw(plans: list[Plan], best: list[Plan], limit: float, image: str) -> None:
+    """Draws memory against seconds, with the front as a line."""
+    figure = Figure(figsize=(9, 6), layout="constrained")
+    axes = figure.subplots()
+    for verdict in dict.fromkeys(plan.verdict for plan in plans):
+        found = [plan for plan in plans if plan.verdict == verdict]
+        axes.plot([p.memory / 2**30 for p in found], [p.seconds for p in found], "o", label=verdict)
+    axes.plot([p.memory / 2**30 for p in best], [p.seconds for p in best], "-", label="Pareto front")
+    axes.axvline(limit / 2**30, linestyle=":", label="memory of a device")
+    axes.set(xlabel="memory of a device (GiB)", ylabel="predicted time of a step (s)", xscale="log", yscale="log")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(image, dpi=150)
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanCommand:
+    """Searches for the best mesh, microbatches and --remat of a batch on some hardware."""
+
+    config: tyro.conf.OmitArgPrefixes[Config]
+    preset: tyro.extras.literal_type_from_choices(PRESETS) = "tiny"  # settings, which those below override
+    hardware: str = DEFAULT_MACHINE  # what it is planned for: of a recipe, or a topology or chip of compile
+    devices: int = 0  # how many; 0: a node, or all of a slice
+    compile: int = 6  # of the best estimates, how many are compiled; 0: none, and ten estimates are shown
+    seconds: float = 900.0  # at most, to compile one
+    widest: int = 8  # largest --mesh-tensor
+    image: str = "plan.png"  # file for the plot of memory and seconds; "": none
+
+
+@ending_with_messages()
+def main() -> None:
+    jax.config.update("jax_platforms", "cpu")
+    parse = functools.partial(tyro.cli, PlanCommand, prog=f"python -m {__package__}.plan")
+    given, _ = parse(default=PlanCommand(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
+    command = parse(default=PlanCommand(PRESETS[given.preset]))
+    if command.compile < 0 or command.seconds <= 0:
+        raise InputError(f"--compile {command.compile} --seconds {command.seconds}: must be at least 0, and above 0")
+    if command.image and (Path(command.image).suffix != ".png" or not Path(command.image).absolute().parent.is_dir()):
+        raise InputError(f"--image {command.image}: give a file NAME.png in a folder that exists")
+    chip, limit, places, flags = machine(command.hardware, command.devices)
+    found = list(candidates(command.config, len(places), command.widest))
+    if not found:
+        raise InputError(f"--batch-size {command.config.batch_size}: no mesh of {len(places)} devices divides it")
+    progress = functools.partial(track, console=Console(stderr=True))
+    plans = [estimate(config, CHIPS[chip], places) for config in progress(found, "estimates")]
+    fitting = sorted((p for p in plans if p.memory < 1.1 * limit), key=lambda plan: plan.seconds)
+    tried = done = fitting[: command.compile or 10]
+    if command.compile:
+        done = [compile_plan(plan, command.preset, flags, command.seconds) for plan in progress(tried, "compiles")]
+    best = front([plan for plan in done if plan.verdict == "fits"])
+    print(f"{command.preset} on {len(places)} {chip}: {len(plans)} candidates, {len(fitting)} fit as estimated")
+    print("| GiB | seconds | MFU | estimated s | verdict | settings |\n|---|---|---|---|---|---|")
+    tokens = command.config.batch_size * command.config.sequence_length / len(places)
+    for plan, before in sorted(zip(done, tried, strict=True), key=lambda pair: pair[0].seconds):
+        mfu = tokens * flops_per_token(plan.config, True) / plan.seconds / CHIPS[chip]["peak"]
+        said = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in plan.overrides(command.preset).items())
+        numbers = f"{plan.memory / 2**30:.1f} | {plan.seconds:.3f} | {mfu:.1%} | {before.seconds:.3f}"
+        print(f"| {numbers} | {plan.verdict}{', on the front' * (plan in best)} | {said} |")
+    if command.image:
+        draw([*plans, *done], best, limit, command.image)
+        print(f"plot: {command.image}")
+    if best:
+        settings = ", ".join(f"{name} = {json.dumps(v)}" for name, v in best[0].overrides(command.preset).items())
+        print(f'\n[[recipe]]\nhardware = "{command.hardware}"\narchitectures = ["{ARCHITECTURE}"]')
+        print(f'presets = ["{command.preset}"]\nsettings = {{ {settings} }}')
+        print(f'figures = "compiled"\nwhy = "{best[0].memory / 2**30:.1f} GiB, {best[0].seconds:.3f} s as predicted"')
+
+
+if __name__ == "__main__":
+    main()

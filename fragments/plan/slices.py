@@ -1,0 +1,22 @@
+"""Slices of TPUs that a plan is for."""
+
+import itertools
+import math
+
+from generator.language.roles import CHIPS, HARDWARE, MEMORY, InputError
+
+DEFAULT_MACHINE = "v5p:8x8x4"
+
+
+def machine(hardware: str, devices: int) -> tuple[str, float, list[tuple[int, ...]], list[str]]:
+    """Returns the chip of a slice, the bytes of one, the places of all, and the flags of compile that say so."""
+    if hardware in HARDWARE:
+        _, devices, hardware, _ = HARDWARE[hardware]
+    chip, _, shape = hardware.partition(":")
+    sides = [int(side) for side in shape.split("x") if side.isdecimal()]
+    each = 2 if chip == "tpu7x" else 1  # devices of a chip
+    if chip not in CHIPS or len(sides) not in (2, 3) or devices not in (0, each * math.prod(sides)):
+        wanted = f"{', '.join([*HARDWARE, *CHIPS])} with its lengths, such as {DEFAULT_MACHINE}, no --devices"
+        raise InputError(f"--hardware {hardware} --devices {devices}: there is no such slice: give {wanted}")
+    coordinates = itertools.product(*map(range, [*sides, 1][:3]), range(each))
+    return chip, MEMORY[chip] * 2**30, [(0, x, y, z) for x, y, z, _ in coordinates], ["--topology", hardware]

@@ -1,0 +1,79 @@
+"""Preference optimization: of two answers, the chosen one becomes likelier than the rejected one.
+
+Source: Rafailov et al. 2023, arXiv 2305.18290 (DPO); Azar et al. 2023, arXiv 2310.12036 (IPO); Lambert et al. 2024,
+arXiv 2411.15124, section 5.1.1 (length-normalized DPO); Hong et al. 2024, arXiv 2403.07691 (ORPO).
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from generator.language import requires, splice
+from generator.language.roles import Config
+
+requires("data/pairs")
+
+
+class Config:
+    preference_beta: float = 0.1  # of dpo, dpo_norm, ipo: how strongly the reference holds; orpo: weight of the odds
+
+
+WITH_REFERENCE = "dpo", "dpo_norm", "ipo"
+
+
+PREFERENCES = *WITH_REFERENCE, "orpo"
+
+
+def sum_answers(values: Array, segment_ids: Array) -> tuple[Array, Array]:
+    """Sums values [B, T] over the answers of each pair [B, P]: segments 1, 3, ... are chosen, 2, 4, ... rejected."""
+    number = values.shape[1] // 2 * 2 + 1  # at most, with padding
+    sums = jax.vmap(functools.partial(jax.ops.segment_sum, num_segments=number))(values, segment_ids)
+    return sums[:, 1::2], sums[:, 2::2]
+
+
+def log_odds(mean: Array) -> Array:
+    """Returns the log of p / (1 - p) for the log of p, which is kept below 1."""
+    mean = jnp.minimum(mean, -1e-6)
+    return mean - jnp.log(-jnp.expm1(mean))
+
+
+def preference_loss(
+    log_likelihood: Array, batch: dict[str, Array], config: Config
+) -> tuple[Array, Array, dict[str, Array]]:
+    """Returns the summed loss of pairs, their number, and sums of their rewards: beta times the answers' scores."""
+    beta, weights, segment_ids = config.preference_beta, batch["weights"], batch["segment_ids"]
+    if config.objective in WITH_REFERENCE:
+        log_likelihood -= batch["reference"]
+    chosen, rejected = sum_answers(log_likelihood * weights, segment_ids)
+    sizes = sum_answers(weights, segment_ids)
+    is_pair = sizes[0] > 0
+    if config.objective != "dpo":  # means over tokens, as the authors of IPO confirmed for it as well
+        chosen, rejected = (x / jnp.where(is_pair, size, 1) for x, size in zip((chosen, rejected), sizes, strict=True))
+    margin = chosen - rejected
+    if config.objective == "ipo":
+        losses = (margin - 1 / (2 * beta)) ** 2
+    elif config.objective == "orpo":
+        losses = -chosen - beta * jax.nn.log_sigmoid(log_odds(chosen) - log_odds(rejected))
+    else:
+        losses = -jax.nn.log_sigmoid(beta * margin)
+    sums = {"accuracy": margin > 0, "margin": beta * margin, "chosen_reward": beta * chosen}
+    sums = {name: jnp.sum(values, where=is_pair, dtype=jnp.float32) for name, values in sums.items()}
+    return jnp.sum(losses, where=is_pair), jnp.sum(is_pair, dtype=jnp.float32), sums
+
+
+@splice("check_config.bounds")
+def _(bounds):
+    bounds.update(preference_beta=(1e-6, 1e6))
+
+
+@splice("objectives")
+def _(found):
+    found |= dict.fromkeys(PREFERENCES, preference_loss)
+
+
+@splice("abstract_batch.fields")
+def _(dtypes, config):
+    if config.objective in WITH_REFERENCE:
+        dtypes["reference"] = "float32"

@@ -1,0 +1,132 @@
+"""Log-likelihoods of pairs under a reference, computed once, before training.
+
+Source: Rafailov et al. 2023, arXiv 2305.18290, section 4.
+"""
+
+import contextlib
+import dataclasses
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import jax
+import numpy as np
+import rich.progress
+import tyro
+from array_record.python.array_record_module import ArrayRecordWriter
+from jax import Array
+
+from generator.language import provide, requires
+from generator.language.roles import (
+    PAIR,
+    Config,
+    Decoder,
+    InputError,
+    abstract_batch,
+    check_config,
+    ending_with_messages,
+    evaluation_batches,
+    load_checkpoint,
+    load_tokenizer,
+    make_mesh,
+    read_description,
+    score,
+    token_type,
+)
+
+requires("data/pairs")
+
+
+def target_log_likelihoods(model: Decoder, batch: dict[str, Array], config: Config) -> Array:
+    """Returns the log-likelihoods of targets [B, T]."""
+    x = model.hidden(batch["tokens"])  # [B, T, D]
+    log_likelihood, _ = score(model.embedding, x, batch["targets"], config)
+    return log_likelihood
+
+
+@provide("target_log_likelihoods")
+def segment_ids(batch) -> Array:
+    return batch["segment_ids"]
+
+
+@provide("target_log_likelihoods")
+def positions(batch) -> Array:
+    return batch["positions"]
+
+
+def pair_records(row: dict[str, np.ndarray], dtype: np.dtype) -> Iterator[bytes]:
+    """Yields the records of the pairs in a row of a batch."""
+    for first in range(1, row["segment_ids"].max() + 1, 2):
+        parts = []
+        for answer in 1, 2:
+            within = row["segment_ids"] == first + answer - 1
+            part = np.zeros(np.sum(within) + 1, dtype)
+            part["token"], part["answer"] = [row["tokens"][within][0], *row["targets"][within]], answer
+            part["weight"][1:], part["reference"][1:] = row["weights"][within], row["reference"][within]
+            parts.append(part)
+        yield np.concatenate(parts).tobytes()
+
+
+def write_reference(
+    checkpoint_dir: str,
+    data: str,
+    out: str,
+    batch_size: int = 8,
+    sequence_length: int | None = None,
+    long_chats: Literal["truncate", "drop", "refuse"] = "truncate",
+    tokenizer: str | None = None,
+) -> None:
+    """Writes pairs with the log-likelihood of each token under the newest checkpoint of a directory.
+
+    Args:
+        checkpoint_dir: Directory of the reference, most often of the weights that training starts from.
+        data: Pairs, as `data prepare` writes them.
+        out: Folder for them, for --data of train.
+        batch_size: Sequences at a time.
+        sequence_length: Tokens in a sequence; by default as many as the reference was trained on.
+        long_chats: What becomes of pairs longer than a sequence, as --long-chats of train.
+        tokenizer: Path of a tokenizer.json; by default the one of training.
+    """
+    folder, description = Path(out).expanduser(), read_description(data)
+    if not description or "pairs" not in description:
+        raise InputError(f"--data {data}: must be pairs of chosen and rejected answers that `data prepare` wrote")
+    if folder.exists() and [path.name for path in folder.iterdir()] not in ([], ["tokens.half"]):
+        raise InputError(f"--out {out}: already exists: give a new folder")
+    mesh = make_mesh(1, -1, 1)
+    saved, model = load_checkpoint(checkpoint_dir, mesh)
+    changed = {"eval_data": data, "batch_size": batch_size, "accumulation": 1, "long_chats": long_chats}
+    changed |= {"sequence_length": sequence_length or saved.sequence_length, "tokenizer": tokenizer or saved.tokenizer}
+    changed |= {"loss_on": description["chat"]["loss_on"], "special_tokens": description["tokenizer"]["parses_special"]}
+    config = dataclasses.replace(saved, **changed, objective="orpo")  # which reads pairs without a reference
+    check_config(config)
+    layout = {name: x.sharding for name, x in abstract_batch(config, mesh).items()}
+    token = token_type(load_tokenizer(config.tokenizer, config.special_tokens))
+    dtype, count, digest = np.dtype([("token", token), *PAIR.descr[1:]]), 0, 0
+    folder.mkdir(parents=True, exist_ok=True)
+    half = folder / "tokens.half"
+    with contextlib.closing(ArrayRecordWriter(str(half), "group_size:1")) as writer, jax.set_mesh(mesh):
+        score_batch = jax.jit(lambda model, batch: target_log_likelihoods(model, batch, config))
+        for batch in rich.progress.track(evaluation_batches(config), "batches"):
+            batch["reference"] = np.asarray(score_batch(model, jax.device_put(batch, layout)))
+            for i in range(batch_size):
+                for record in pair_records({name: rows[i] for name, rows in batch.items()}, dtype):
+                    writer.write(record)
+                    count, digest = count + 1, zlib.crc32(record, digest)
+    if not count:
+        raise InputError(f"--data {data}: no pair is left: give a longer --sequence-length, or other --long-chats")
+    name = f"tokens-{digest:08x}"
+    half.rename(folder / name)
+    description |= {"reference": checkpoint_dir, "shards": {name: count}}
+    (folder / "prepared.json").write_text(json.dumps(description))
+    print(f"{count:,} pairs: train with --data {out} --objective dpo, dpo_norm or ipo")
+
+
+@ending_with_messages()
+def main() -> None:
+    tyro.cli(write_reference, prog=f"python -m {__package__}.reference")
+
+
+if __name__ == "__main__":
+    main()

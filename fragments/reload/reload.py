@@ -1,0 +1,64 @@
+"""HTTP: a running server reads its weights anew."""
+
+import asyncio
+import concurrent.futures
+import functools
+import hmac
+import os
+import time
+
+import jax
+from starlette import requests
+from starlette.responses import Response
+from starlette.routing import Route
+
+from generator.language import requires, splice
+from generator.language.roles import Decoder, InputError, Refusal, Server, as_json, load_to_serve, replace_weights
+
+requires("serve/serve")
+
+
+@splice("ServeSettings.fields")
+def _():
+    load_key: str = ""  # key for POST /v1/load, which reads the weights anew; "": SERVE_LOAD_KEY; neither: refused
+    recompute: bool = False  # whether newer weights compute running sequences again, rather than continue them
+
+
+async def load(server: Server, http: requests.Request) -> Response:
+    """Answers POST /v1/load once the newest checkpoint of --checkpoint-dir, or --hf, has replaced the weights."""
+    settings, start = server.settings, time.perf_counter()
+    key = settings.load_key or os.environ.get("SERVE_LOAD_KEY", "")
+    scheme, _, given = http.headers.get("authorization", "").partition(" ")
+    is_key = hmac.compare_digest(given.strip().encode("latin-1"), key.encode())
+    if not (key and is_key and scheme.lower() == "bearer"):
+        problem = "to load weights takes --load-key or SERVE_LOAD_KEY of the server: send Authorization: Bearer KEY"
+        raise Refusal(401, problem, code="invalid_api_key")
+    if server.loading.locked() or not server.engine.ready.is_set():
+        raise Refusal(503, "the server is compiling, or loads weights already: try again")
+    if jax.process_count() > 1:
+        raise Refusal(501, "a server of several processes cannot load weights: start it anew")
+    replaced: concurrent.futures.Future[None] = concurrent.futures.Future()
+
+    def replace(model: Decoder) -> None:  # in the engine's thread
+        try:
+            replace_weights(server.engine.engine, model, settings.recompute)
+            replaced.set_result(None)
+        except InputError as error:
+            replaced.set_exception(error)
+
+    async with server.loading:
+        try:
+            _, model, _ = await asyncio.to_thread(load_to_serve, settings)
+            server.engine.calls.put(lambda: replace(model))
+            await asyncio.wrap_future(replaced)
+        except (InputError, OSError) as error:
+            raise Refusal(409, f"the weights stay as they were: {error}") from None
+    seconds = round(time.perf_counter() - start, 1)
+    print(f"read the weights anew in {seconds} s", flush=True)
+    return as_json({"seconds": seconds})
+
+
+@splice("Server.routes")
+def _(self, routes):
+    self.loading = asyncio.Lock()
+    routes.append(Route("/v1/load", functools.partial(load, self), methods=["POST"]))

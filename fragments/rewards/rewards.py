@@ -1,0 +1,76 @@
+"""Rewards by functions of Python, in processes of their own that have a time limit."""
+
+import concurrent.futures
+import importlib
+import multiprocessing
+import os
+import pickle
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pebble
+
+from generator.language import requires
+from generator.language.roles import InputError, end_with_parent
+
+requires("data/prepare")
+
+
+MOST = 1e6  # a larger reward is a mistake
+
+
+def reward(function: Callable, prompt: Any, completion: str, row: dict[str, Any]) -> float | str:
+    """Calls the function, in a process of its own. Returns the reward, or what went wrong."""
+    try:
+        found = function(prompt, completion, **row)
+        if isinstance(found, str) or not abs(value := float(found)) <= MOST:
+            return f"returned {found!r}, and must return a number of at most {MOST:,.0f}"
+        return value
+    except BaseException as error:  # sys.exit() too
+        *_, last = traceback.extract_tb(error.__traceback__)
+        return f"{error!r} in {last.filename}:{last.lineno}"
+
+
+class Rewards:
+    """Rewards completions, some at a time, each in at most `seconds`."""
+
+    def __init__(self, name: str, seconds: float, workers: int = os.cpu_count() or 1):
+        self.name, self.seconds = name, seconds
+        module, _, function = name.partition(":")
+        try:
+            self.function = getattr(importlib.import_module(module), function)
+            if not callable(self.function):
+                raise TypeError(f"{function} is not a function")
+            pickle.dumps(self.function)  # as other processes get it
+        except Exception as error:
+            problem = f"must be MODULE:FUNCTION, a function at the top of a module: {error!r}"
+            raise InputError(f"--reward {name}: {problem}: give one that is here or installed, or --teacher") from None
+        context = multiprocessing.get_context("spawn")
+        self.pool = pebble.ProcessPool(workers, context=context, initializer=end_with_parent)
+
+    def __call__(self, asked: Sequence[tuple[Any, str, dict[str, Any]]]) -> tuple[list[float], int]:
+        """Returns the rewards of prompts, completions and other fields of their rows; and how many did not finish.
+
+        What takes too long, or ends its process, has the reward 0. Raises InputError if the function raises an
+        error, or returns no number.
+        """
+        futures = [self.pool.schedule(reward, (self.function, *one), timeout=self.seconds) for one in asked]
+        rewards, unfinished = list[float](), 0
+        for future, (prompt, completion, _) in zip(futures, asked, strict=True):
+            where = f"--reward {self.name}: on the completion {completion[:200]!r} of {str(prompt)[:200]!r}"
+            try:
+                found = future.result()
+            except (concurrent.futures.TimeoutError, pebble.ProcessExpired) as error:
+                if not unfinished:
+                    print(f"warning: {where}: {error!r}: it has the reward 0", file=sys.stderr)
+                unfinished, found = unfinished + 1, 0.0
+            except Exception as error:  # the row cannot be sent, for example
+                found = repr(error)
+            if isinstance(found, str):
+                self.pool.stop()
+                self.pool.join()
+                raise InputError(f"{where}: {found}: fix the function")
+            rewards.append(found)
+        return rewards, unfinished

@@ -1,0 +1,245 @@
+"""Rollouts: batches of completions that the model being trained samples, each with an advantage.
+
+Source: Shao et al. 2024, arXiv 2402.03300, section 4.1; Liu et al. 2025, arXiv 2503.20783 (unscaled advantages).
+"""
+
+import dataclasses
+import json
+import zlib
+from typing import Any
+
+import jax
+import numpy as np
+from etils import epath
+from jax.sharding import NamedSharding
+
+from generator.language import point, requires, splice
+from generator.language.roles import (
+    AnyTokenizer,
+    Batches,
+    Chats,
+    Config,
+    Decoder,
+    Engine,
+    EngineSettings,
+    InputError,
+    Request,
+    Rewards,
+    SamplingParams,
+    TemplateError,
+    find_files,
+    fingerprint,
+    identity,
+    load_ends,
+    load_tokenizer,
+    read_messages,
+)
+
+requires("rewards", "train/policy_loss", "chats", "engine/engine")
+
+
+class Config:
+    reward: str = ""  # MODULE:FUNCTION that returns the reward of (prompt, completion, **other fields of the row)
+    reward_seconds: float = 10.0  # time limit of a reward
+    group_size: int = 8  # completions sampled for a prompt, whose rewards are compared
+    completion_tokens: int = 256  # tokens sampled at most
+    batches_per_rollout: int = 1  # steps before the model samples again
+    rollout_sequences: int = 64  # sampled at a time
+    scale_advantages: bool = True  # whether a group's advantages are divided by their standard deviation
+
+
+@splice("Batches.states")
+def _(states, step):
+    if "round" in states[0]:
+        remedy = "give it again, or export the weights, and import them into a new --checkpoint-dir"
+        raise InputError(f"step {step} is of --objective grpo: {remedy}")
+
+
+@splice("check_config.together")
+def _(config, problems):
+    if config.objective == "grpo" and config.batch_size * config.batches_per_rollout % config.group_size:
+        problems.append("--group-size: must divide batch_size x batches_per_rollout, the completions of a rollout")
+
+
+@dataclasses.dataclass
+class Prompt:
+    """A row of the data."""
+
+    prompt: Any  # text or messages
+    fields: dict[str, Any]  # all others
+    tokens: list[int]
+
+
+@dataclasses.dataclass
+class Sampled:
+    """A prompt and its completion."""
+
+    prompt: list[int]
+    tokens: list[int]
+    logprobs: list[float]  # of the tokens, by the engine
+    advantages: list[float]
+
+
+def most_tokens(config: Config) -> int:
+    """Returns how many tokens a prompt and its completion may have; the last one is only a target."""
+    return min(config.sequence_length + 1, config.context_length)
+
+
+def read_prompts(config: Config, tokenizer: AnyTokenizer) -> list[Prompt]:
+    """Reads rows of JSONL files, and tells how many prompts are left out as too long. Raises InputError for others."""
+    chats, found, too_long = Chats(tokenizer, config.tokenizer, "all"), [], 0
+    for path in find_files(config.data):
+        for number, line in enumerate(path.read_bytes().splitlines(), 1):
+            try:
+                row = json.loads(line) if line.strip() else None
+                if row is None:
+                    continue
+                prompt = row.pop("prompt") if isinstance(row, dict) else None
+                if isinstance(prompt, str):
+                    tokens = tokenizer.encode_prompt(prompt)
+                elif prompt and isinstance(prompt, list):
+                    messages, _ = read_messages(prompt, "prompt", f"{path}:{number}")
+                    tools, names = chats.options(row)
+                    tokens = chats.template.encode(messages, tools or None, names=names)
+                else:
+                    raise ValueError("it has none")
+                if not tokens:
+                    raise ValueError("it is empty")
+            except (AttributeError, LookupError, TypeError, ValueError, RecursionError, TemplateError) as error:
+                problem = f"must be an object of JSON whose prompt is a text or messages: {error!r}"
+                raise InputError(f"{path}:{number}: {problem}: fix it, or leave it out") from None
+            if len(tokens) + config.completion_tokens <= most_tokens(config):
+                found.append(Prompt(prompt, row, tokens))
+            else:
+                too_long += 1
+    room = f"--completion-tokens {config.completion_tokens} in a sequence of {most_tokens(config)}"
+    if too_long:
+        print(f"data {config.data}: {too_long:,} prompts are too long for {room}, and left out")
+    if not found:
+        raise InputError(f"data {config.data}: there is no prompt, or none short enough for {room}: change these")
+    return found
+
+
+class Rollouts(Batches):
+    """Yields batches for a policy gradient: each row is a prompt and a completion that `policy` sampled."""
+
+    def __init__(self, config: Config, sharding: NamedSharding):
+        if jax.process_count() > 1:
+            raise InputError(f"--objective {config.objective}: samples in one process: start it in one")
+        if not config.data or config.eval_data:
+            raise InputError("--objective grpo: needs --data with prompts, in JSONL, and evaluates on no --eval-data")
+        self.config, self.sharding, self.rows = config, sharding, list(range(config.batch_size))
+        self.tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
+        self.ends = load_ends(self.tokenizer, config.tokenizer)
+        self.prompts = read_prompts(config, self.tokenizer)
+        self.documents = zlib.crc32(json.dumps([fingerprint(config.data), identity(self.tokenizer)]).encode())
+        with point("Rollouts.rewards", self, config):
+            if config.group_size < 2 or not config.reward:
+                raise InputError("--objective grpo: needs --reward MODULE:FUNCTION, also to go on, and --group-size 2")
+            self.rewards = Rewards(config.reward, config.reward_seconds)
+        self.round, self.waiting = 0, list[list[Sampled]]()  # waiting: the batches left of this round
+        self.policy: Decoder | None = None
+        self.folder: epath.Path | None = None  # for what is sampled
+        self.metrics: dict[str, float] = {}  # of the completions, where this batch is the first of them
+
+    def __next__(self) -> dict[str, np.ndarray]:
+        self.metrics = {}
+        if not self.waiting:
+            sampled, size = self.sample(), self.config.batch_size
+            self.waiting = [sampled[start : start + size] for start in range(0, len(sampled), size)]
+        return self.batch(self.waiting.pop(0))
+
+    def choose(self, count: int) -> list[Prompt]:
+        """Returns the prompts of this round; each epoch has an order of its own."""
+        size, places = len(self.prompts), range(self.round * count, (self.round + 1) * count)
+        epochs = {place // size for place in places}
+        orders = {epoch: np.random.default_rng([self.config.seed, epoch]).permutation(size) for epoch in epochs}
+        return [self.prompts[orders[place // size][place % size]] for place in places]
+
+    def generate(self, prompts: list[Prompt]) -> list[Request]:
+        """Samples `group_size` completions of each prompt, one prompt after the other."""
+        config, count = self.config, len(prompts) * self.config.group_size
+        rows = min(count, config.rollout_sequences)
+        sizes = EngineSettings(max_sequences=rows, max_length=most_tokens(config), queue=count)
+        # made anew, so that steps have the memory of its KV cache
+        engine = Engine(config, self.policy, self.ends, sizes, self.sharding.mesh)
+        self.policy = None
+        seeds = np.random.default_rng([config.seed, self.round]).integers(2**32, size=count).tolist()
+        asked: dict[int, Request] = {}
+        for first in range(config.group_size):  # which computes the prompts that the others share
+            for place in range(first, count, config.group_size):
+                sampling = SamplingParams(max_tokens=config.completion_tokens, temperature=1.0, seed=seeds[place])
+                asked[place] = engine.add(prompts[place // config.group_size].tokens, sampling)
+        while engine.queued or engine.running:
+            engine.step()
+        return [asked[place] for place in range(count)]
+
+    def sample(self) -> list[Sampled]:
+        """Returns the completions of a round."""
+        prompts = self.choose(self.config.batch_size * self.config.batches_per_rollout // self.config.group_size)
+        requests = self.generate(prompts)
+        self.metrics = {
+            "rollout/tokens": np.mean([len(request.tokens) for request in requests]),
+            "rollout/cut_off": np.mean([request.finish == "length" for request in requests]),
+        }
+        with point("Rollouts.advantages", self, prompts, requests):
+            advantages = self.advantages(prompts, requests)
+        self.round += 1
+        pairs = zip(requests, advantages, strict=True)
+        return [Sampled(request.prompt, request.tokens, request.logprobs, found) for request, found in pairs]
+
+    def advantages(self, prompts: list[Prompt], requests: list[Request]) -> list[list[float]]:
+        """Returns the advantage of each token: that of its completion's reward over the rewards of its group."""
+        config, size = self.config, self.config.group_size
+        texts = [self.tokenizer.decode(x.tokens[:-1] if x.finish == "stop" else x.tokens) for x in requests]
+        asked = [(prompts[i // size].prompt, text, prompts[i // size].fields) for i, text in enumerate(texts)]
+        given, unfinished = self.rewards(asked)
+        rewards = np.reshape(given, (-1, size))
+        spread = rewards.std(axis=1, keepdims=True)
+        over = (rewards - rewards.mean(axis=1, keepdims=True)) / (spread + 1e-6 if config.scale_advantages else 1)
+        self.metrics |= {
+            "rollout/reward": rewards.mean(),
+            "rollout/reward_std": spread.mean(),
+            "rollout/equal_groups": (spread == 0).mean(),  # share of those that teach nothing
+            "rollout/unfinished_rewards": unfinished,
+        }
+        if self.folder:
+            with open(self.folder / "completions.jsonl", "a") as file:
+                for (prompt, text, _), reward in list(zip(asked, given, strict=True))[:size]:
+                    line = {"round": self.round, "prompt": prompt, "completion": text, "reward": reward}
+                    file.write(json.dumps(line) + "\n")
+        return [[advantage] * len(x.tokens) for x, advantage in zip(requests, over.ravel().tolist(), strict=True)]
+
+    def batch(self, sampled: list[Sampled]) -> dict[str, np.ndarray]:
+        """Returns a batch [rows, T]; weights, advantages and sampled_logprobs are 0 but where a target was sampled."""
+        shape = len(sampled), self.config.sequence_length
+        batch = {name: np.zeros(shape, np.int32) for name in ("tokens", "targets", "positions", "segment_ids")}
+        batch |= {name: np.zeros(shape, np.float32) for name in ("weights", "advantages", "sampled_logprobs")}
+        for row, found in enumerate(sampled):
+            sequence, first = [*found.prompt, *found.tokens], len(found.prompt) - 1
+            end = len(sequence) - 1
+            batch["tokens"][row, :end], batch["targets"][row, :end] = sequence[:-1], sequence[1:]
+            batch["positions"][row, :end], batch["segment_ids"][row, :end] = range(end), 1
+            batch["weights"][row, first:end] = 1 if self.config.loss_per == "token" else 1 / len(found.tokens)
+            batch["advantages"][row, first:end] = found.advantages
+            batch["sampled_logprobs"][row, first:end] = found.logprobs
+        return batch
+
+    def get_state(self) -> dict[int, Any]:
+        """Returns the state of each row: the round, and what waits of it."""
+        known = {"documents": self.documents, "round": self.round}
+        return {
+            row: known | {"waiting": [dataclasses.asdict(batch[row]) for batch in self.waiting]} for row in self.rows
+        }
+
+    def set_state(self, states: dict[int, Any], step: int) -> None:
+        """Resumes from the states of all rows after a step. Raises InputError if their data is not allowed."""
+        if "round" not in states[0] or len(states) != len(self.rows):
+            remedy = "give these again, or export the weights, and import them into a new --checkpoint-dir"
+            raise InputError(f"step {step} is of another --objective or --batch-size: {remedy}")
+        if states[0]["documents"] != self.documents and not self.config.allow_other_data:
+            problem = f"--data {self.config.data}: not the prompts that this run had up to {step}"
+            raise InputError(f"{problem}: give the same files and tokenizer, or --allow-other-data")
+        self.round = states[0]["round"]
+        rows = [[Sampled(**found) for found in states[row]["waiting"]] for row in self.rows]
+        self.waiting = [list(batch) for batch in zip(*rows, strict=True)]

@@ -1,0 +1,73 @@
+"""On-policy distillation: the advantage of a sampled token is how much likelier a teacher finds it (nats).
+
+Source: Gu et al. 2024, arXiv 2306.08543, section 2.2 (reverse KL by policy gradient); Agarwal et al. 2024, arXiv
+2306.13649 (completions of the student).
+"""
+
+import http.client
+import json
+import time
+import urllib.error
+import urllib.request
+
+import numpy as np
+
+from generator.language import proceed, requires, splice
+from generator.language.roles import InputError, Request
+
+requires("rollouts")
+
+
+class Config:
+    teacher: str = ""  # URL of a server with the same tokenizer, such as http://localhost:8000; "": rewards
+
+
+RETRY_AFTER = 1, 2, 4, 8  # seconds before a server that fails is asked again
+
+
+START_ONE = "start a server of a model with the same tokenizer"
+
+
+def teacher_logprobs(url: str, requests: list[Request]) -> list[list[float]]:
+    """Asks a server for its log-probabilities of sampled tokens. Raises InputError if it has none."""
+    asked = {"prompt": [request.sequence for request in requests], "max_tokens": 1, "echo": True, "logprobs": 0}
+    content, header = json.dumps(asked).encode(), {"Content-Type": "application/json"}
+    for seconds in (*RETRY_AFTER, 0):
+        try:
+            wanted = urllib.request.Request(f"{url.rstrip('/')}/v1/completions", content, header)
+            with urllib.request.urlopen(wanted, timeout=600) as answer:
+                choices = json.load(answer)["choices"]
+            scored = {choice["index"]: choice["logprobs"]["token_logprobs"] for choice in choices}
+            found = [[float(x) for x in scored[i][len(one.prompt) : -1]] for i, one in enumerate(requests)]
+            if any(len(scored[i]) != len(one.sequence) + 1 for i, one in enumerate(requests)):  # and the token it adds
+                raise ValueError("it has scored other tokens")
+            if not all(-1e4 <= x <= 1e-3 for scores in found for x in scores):
+                raise ValueError("it gives numbers that are no log-probabilities")
+            return found
+        except (OSError, http.client.HTTPException) as error:
+            if not seconds or (isinstance(error, urllib.error.HTTPError) and error.code < 500):
+                said = error.read(300).decode(errors="replace") if isinstance(error, urllib.error.HTTPError) else ""
+                failed = InputError(f"--teacher {url}: does not answer: {error!r} {said}".strip() + f": {START_ONE}")
+                raise failed from None
+            time.sleep(seconds)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise InputError(f"--teacher {url}: gives no log-probabilities: {error!r}: {START_ONE}") from None
+    raise AssertionError
+
+
+@splice("Rollouts.rewards")
+def _(self, config):
+    if not config.teacher:
+        proceed()
+    elif config.reward:
+        raise InputError("--teacher and --reward: give one of them")
+
+
+@splice("Rollouts.advantages")
+def _(self, requests, advantages):
+    if self.config.teacher:
+        taught = teacher_logprobs(self.config.teacher, requests)
+        advantages = [np.subtract(x, y.logprobs).tolist() for x, y in zip(taught, requests, strict=True)]
+        self.metrics["rollout/reverse_kl"] = -np.mean(np.concatenate(advantages))
+    else:
+        proceed()

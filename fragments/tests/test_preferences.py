@@ -1,0 +1,186 @@
+"""Pairs of answers: as tokens, in batches, in losses against plain sums; what is refused."""
+
+import dataclasses
+import json
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from generator.language import requires
+from generator.language.roles import (
+    CHAT_FORMS,
+    CHAT_MARK,
+    PREFERENCES,
+    PRESETS,
+    TOLD,
+    Batches,
+    Chats,
+    InputError,
+    assert_same,
+    load_tokenizer,
+    log_odds,
+    make_datasets,
+    make_mesh,
+    open_documents,
+    preference_loss,
+    refused_prepare,
+    run_prepare,
+    save_chat_tokenizer,
+    say,
+    train,
+)
+
+requires("data/pairs")
+
+
+def encode(chats: Chats, **fields: object) -> np.ndarray:
+    return chats(CHAT_MARK + json.dumps(fields | {"source": "a row"}))
+
+
+def answer(text: str) -> list[dict[str, object]]:
+    return [{"role": "assistant", "content": text}]
+
+
+@pytest.mark.parametrize("form", ["chatml", "llama 3", "mistral"])
+def test_answers_have_the_tokens_of_their_completions(form, tmp_path):
+    path = save_chat_tokenizer(tmp_path, CHAT_FORMS[form])
+    chats = Chats(load_tokenizer(path), path, "assistant")
+    asked, one, two = say("a", "b", "c"), answer("yes"), [*answer("no"), *say("why?"), *answer("so")]
+    for prompt, chosen, rejected in (asked, one, answer("no, no")), (asked[2:], two, one), ("2 + 2 =", " 4", " five"):
+        found = encode(chats, chosen=chosen, rejected=rejected, prompt=prompt)
+        wanted = [encode(chats, prompt=prompt, completion=completion) for completion in (chosen, rejected)]
+        for name in "token", "weight":
+            assert found[name].tolist() == [x for part in wanted for x in part[name].tolist()]
+        assert found["answer"].tolist() == [i for i, part in enumerate(wanted, 1) for _ in part]
+        assert np.isnan(found["reference"]).all()
+        if isinstance(prompt, list):  # whole chats, beside a text or nothing
+            for more in {"prompt": "unused"}, {}:
+                again = encode(chats, chosen=prompt + chosen, rejected=prompt + rejected, **more)
+                assert again.tobytes() == found.tobytes()
+
+
+REFUSED = [
+    (dict(chosen="a", rejected="a", prompt="b"), "chosen and rejected are the same"),
+    (dict(chosen="a", rejected="b"), "chosen: prompt must be a list of messages"),
+    (dict(chosen="a", rejected=None, prompt="b"), "chosen and rejected must both be texts"),
+    (dict(chosen="a", rejected="", prompt="b"), "rejected: completion says nothing"),
+    (dict(chosen=[], rejected=answer("b"), prompt=say("a")), "chosen: completion must be a list of messages"),
+    (dict(chosen="a", rejected="b", prompt=say("a")), "chosen: completion must be a list of messages"),
+    (dict(chosen=say("a", "b"), rejected=say("c", "d")), "chosen and rejected have no first message in common"),
+    (dict(chosen=say("a", "b", "c"), rejected=say("a", "b", "d")), "chosen must end with a message of the assistant"),
+    (dict(chosen=say("a", "b"), rejected=say("a", "b", "c")), "rejected must end with a message of the assistant"),
+    (
+        dict(chosen=answer("x"), rejected=[{**answer("y")[0], "weight": 0}], prompt=say("a")),
+        "rejected has no token with",
+    ),
+    (dict(chosen=answer("x"), rejected=[3], prompt=say("a")), r"rejected: completion\[0\] must be an object"),
+    (dict(chosen=3, rejected={}, prompt=say("a")), "chosen and rejected must both be texts, or both lists"),
+]
+
+
+@pytest.mark.parametrize(("row", "problem"), REFUSED)
+def test_what_is_no_pair_is_named(row, problem, tmp_path):
+    path = save_chat_tokenizer(tmp_path, CHAT_FORMS["chatml"])
+    data = write_rows(tmp_path / "pairs.jsonl", [row])
+    with pytest.raises(InputError, match=rf"pairs\.jsonl:1: {problem}.*: fix it, or leave it out"):
+        Chats(load_tokenizer(path), path, "assistant")(open_documents(data)[0])
+
+
+def write_rows(path, rows) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Returns settings with 12 pairs, two of which do not fit a sequence: one by its rejected answer, one by both."""
+    rows = [dict(prompt=f"{i}?", chosen="yes " * (i % 3 + 1), rejected="no " * (i % 2 + 1)) for i in range(10)]
+    rows += [dict(prompt="?", chosen="x" * size, rejected="y" * 200) for size in (8, 100)]
+    fields = dict(tokenizer=save_chat_tokenizer(tmp_path / "tokenizer", CHAT_FORMS["chatml"]), vocab_size=400)
+    fields |= dict(sequence_length=64, batch_size=2, eval_share=0.0, objective="orpo")
+    return dataclasses.replace(PRESETS["tiny"], data=write_rows(tmp_path / "pairs.jsonl", rows), **fields)
+
+
+def make_batches(config) -> Batches:
+    return Batches(config, jax.sharding.NamedSharding(make_mesh(1, 1, 1), jax.sharding.PartitionSpec()))
+
+
+def test_pairs_stay_together_in_batches(config, tmp_path, capsys):
+    TOLD.clear()
+    tokenizer, batches, seen = load_tokenizer(config.tokenizer), make_batches(config), set()
+    for row in (next(batches.streams[i % 2]) for i in range(40)):
+        pairs = np.arange(1, row["segment_ids"].max() + 1).reshape(-1, 2)
+        for pair in pairs:
+            within = [row["segment_ids"] == segment for segment in pair]
+            assert all(row["positions"][x].tolist() == [*range(np.sum(x))] for x in within)
+            seen.add(tuple(tokenizer.decode(row["targets"][x][row["weights"][x] > 0].tolist()) for x in within))
+    told = capsys.readouterr().err
+    assert "longer than a sequence, whose ends are cut off: 1 so far" in told
+    whole = {(chosen, rejected) for chosen, rejected in seen if "x" not in chosen}
+    assert whole == {("yes " * (i % 3 + 1), "no " * (i % 2 + 1)) for i in range(6)}
+    # of 64 targets: 8 and eos, so that 55 are left; or half for each
+    assert {(len(chosen), len(rejected)) for chosen, rejected in seen - whole} == {(8, 55), (32, 32)}
+    dropped = make_datasets(dataclasses.replace(config, long_chats="drop"), "train")[0]
+    assert all(next(dropped)["segment_ids"].max() <= 12 for _ in range(9))
+    with pytest.raises(InputError, match=r"a chat of .* tokens, more than --sequence-length 64"):
+        refusing = make_datasets(dataclasses.replace(config, long_chats="refuse"), "train")[0]
+        [next(refusing) for _ in range(9)]
+    ended = run_prepare(config.data, tmp_path / "out", "--tokenizer", config.tokenizer, "--workers=1")
+    assert ended.returncode == 0 and "12 documents" in ended.stdout, ended.stderr
+    plain, prepared = make_batches(config), make_batches(dataclasses.replace(config, data=str(tmp_path / "out")))
+    for _ in range(9):
+        assert_same(next(plain), next(prepared))
+
+
+def test_objectives_and_data_must_fit(config, tmp_path):
+    with pytest.raises(
+        InputError, match=r"holds pairs, and --objective is next_token: give other data, or --objective"
+    ):
+        make_batches(dataclasses.replace(config, objective="next_token"))
+    with pytest.raises(InputError, match=r"has no log-likelihoods of a reference.*reference --checkpoint-dir DIR"):
+        make_batches(dataclasses.replace(config, objective="dpo"))
+    texts = write_rows(tmp_path / "texts.jsonl", [{"text": "a text"}])
+    with pytest.raises(InputError, match=r"holds no pairs .* --objective is dpo: give other data, or .* next_token"):
+        make_batches(dataclasses.replace(config, data=texts, objective="dpo"))
+    with pytest.raises(InputError, match="--objective ppo: must be one of next_token, dpo"):
+        train(dataclasses.replace(config, objective="ppo"))
+    mixed = write_rows(tmp_path / "mixed.jsonl", [{"prompt": "a", "chosen": "b", "rejected": "c"}, {"text": "d"}])
+    assert "pairs and other documents are in one source" in refused_prepare(
+        mixed, tmp_path / "mixed", "--tokenizer", config.tokenizer, "--workers=1"
+    )
+
+
+@pytest.mark.parametrize("objective", PREFERENCES)
+def test_losses_are_sums_over_pairs(objective):
+    """Of two rows, with two pairs and one; padding and weights of 0 count nothing, at a likelihood of 1 neither."""
+    config = dataclasses.replace(PRESETS["tiny"], objective=objective, preference_beta=0.3)
+    ids = np.array([[1, 1, 2, 2, 2, 3, 4, 4, 0], [1, 1, 1, 1, 2, 2, 0, 0, 0]], np.int32)
+    weights = np.array([[0, 1, 0, 1, 1, 1, 0, 1, 0], [0, 1, 0.5, 1, 1, 1, 0, 0, 0]], np.float32)
+    rng = np.random.default_rng(0)
+    given, reference = (-rng.exponential(size=ids.shape).astype(np.float32) for _ in range(2))
+    given[0, 7] = 0
+    batch = {"segment_ids": ids, "weights": weights, "reference": reference}
+    gradient = jax.value_and_grad(lambda x: preference_loss(x, batch, config)[0])(jnp.array(given))[1]
+    assert np.isfinite(gradient).all() and not gradient[weights == 0].any()
+    scores, losses, margins = (given - reference * (objective != "orpo")) * weights, [], []
+    for row, first in (0, 1), (0, 3), (1, 1):
+        chosen, rejected = (scores[row][ids[row] == i].sum() for i in (first, first + 1))
+        sizes = [weights[row][ids[row] == i].sum() for i in (first, first + 1)]
+        if objective != "dpo":
+            chosen, rejected = chosen / sizes[0], rejected / sizes[1]
+        margins.append(chosen - rejected)
+        odds = [math.log(p / (1 - p)) for p in (math.exp(min(x, -1e-6)) for x in (chosen, rejected))]
+        losses.append(
+            {
+                "ipo": (margins[-1] - 1 / 0.6) ** 2,
+                "orpo": -chosen + 0.3 * math.log(1 + math.exp(odds[1] - odds[0])),
+            }.get(objective, math.log(1 + math.exp(-0.3 * margins[-1])))
+        )
+    loss, pairs, sums = preference_loss(jnp.array(given), batch, config)
+    np.testing.assert_allclose([loss, pairs], [sum(losses), 3], rtol=1e-5)
+    np.testing.assert_allclose(sums["margin"], 0.3 * sum(margins), rtol=1e-5)
+    assert sums["accuracy"] == sum(margin > 0 for margin in margins)
+    assert np.isfinite(jax.grad(log_odds)(0.0))

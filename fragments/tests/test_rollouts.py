@@ -1,0 +1,200 @@
+"""Completions that the model samples while it trains, and their policy gradient."""
+
+import dataclasses
+import json
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from generator.language import requires
+from generator.language.roles import (
+    WIDE,
+    InputError,
+    Rollouts,
+    load_checkpoint,
+    loss,
+    make_mesh,
+    train,
+    wide_model,
+)
+
+requires("rollouts", "tests/engines")
+
+AUXILIARY = {f.name: 0.0 for f in dataclasses.fields(WIDE) if f.name in ("load_balance", "router_z", "mtp_loss_weight")}
+
+
+REWARDS = """
+import os, sys, time
+
+def some(prompt, completion, bonus):
+    return sum(map(ord, completion)) % 10 + bonus
+def raises(prompt, completion, bonus):
+    raise KeyError(completion)
+def nan(prompt, completion, bonus):
+    return float("nan")
+def text(prompt, completion, bonus):
+    return "1"
+def exits(prompt, completion, bonus):
+    sys.exit(0)
+def local(prompt, completion, bonus):
+    class Own(Exception):
+        pass
+    raise Own("mine")
+def huge(prompt, completion, bonus):
+    return 1e300
+def later(prompt, completion, bonus):
+    with open(os.path.join(os.path.dirname(__file__), "calls"), "a") as file:
+        file.write(".")
+        return 1 / (file.tell() < 9)
+def hangs(prompt, completion, bonus):
+    time.sleep(100 * (len(prompt) > 3))
+    return 1
+def ends(prompt, completion, bonus):
+    return os._exit(1) if len(prompt) > 3 else 1
+number = 1
+"""
+PROMPTS = [{"prompt": "abc"[: i % 3 + 1] * (i + 1), "bonus": i} for i in range(5)]
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    (tmp_path / "rewarding.py").write_text(REWARDS)
+    (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, PROMPTS)))
+    monkeypatch.syspath_prepend(tmp_path)
+    made = dict(data=str(tmp_path / "prompts.jsonl"), reward="rewarding:some", objective="grpo", group_size=2)
+    return made | AUXILIARY | dict(completion_tokens=5, steps=4, checkpoint_dir=str(tmp_path / "run"))
+
+
+def rollouts(config, model=None) -> Rollouts:
+    found = Rollouts(config, NamedSharding(make_mesh(1, 1, 1), PartitionSpec()))
+    found.policy = model
+    return found
+
+
+def test_the_gradient_is_that_of_reinforce(settings):
+    """While the policy is what sampled: the sum of advantages times gradients of log-probabilities."""
+    config, model = dataclasses.replace(WIDE, **settings), wide_model()
+    batch = next(rollouts(config, model))
+    assert np.ptp(batch["advantages"]) > 1
+
+    def reinforce(model):
+        every = jax.nn.log_softmax(model(batch["tokens"]))
+        chosen = jnp.take_along_axis(every, batch["targets"][..., None], axis=2)[..., 0]
+        return -jnp.sum(chosen * batch["advantages"]), chosen
+
+    model.config = config
+    wanted, chosen = jax.jit(jax.grad(reinforce, has_aux=True))(model)
+    np.testing.assert_allclose(batch["sampled_logprobs"], np.where(batch["weights"] > 0, chosen, 0), atol=1e-5)
+    batch["sampled_logprobs"] = np.asarray(chosen)
+    found, sums = jax.jit(jax.grad(lambda model: loss(model, batch, config), has_aux=True))(model)
+    assert sums["targets"] == np.sum(batch["weights"]) and sums["objective"]["clipped"] == 0
+    difference = jax.tree.map(jnp.subtract, found, wanted)
+    assert optax.tree.norm(difference) < 1e-6 * optax.tree.norm(wanted)
+
+
+@pytest.mark.parametrize("per", ["token", "sequence"])
+def test_ratios_are_clipped(settings, per):
+    """Once the policy is another one: as a loop over completions and tokens has it."""
+    config = dataclasses.replace(WIDE, **settings, loss_per=per, ratio_per=per, clip_low=0.1)
+    batch = next(rollouts(config, wide_model()))
+    moved = np.random.default_rng(0).normal(0, 0.6, batch["weights"].shape).astype(np.float32)
+    logprobs = batch["sampled_logprobs"].copy()
+    batch["sampled_logprobs"] = logprobs + moved * (batch["weights"] > 0)
+    total, sums = jax.jit(lambda model: loss(model, batch, config))(wide_model())
+    wanted = clipped = count = 0.0
+    for places, moves, advantages in zip(batch["weights"] > 0, -moved, batch["advantages"], strict=True):
+        length, advantage = places.sum(), advantages[places][0]
+        ratios = np.exp(moves[places] if per == "token" else np.full(length, moves[places].mean()))
+        gains = np.minimum(ratios * advantage, np.clip(ratios, 0.9, 1.28) * advantage)
+        weight = 1 if per == "token" else 1 / length
+        wanted, count = wanted - weight * gains.sum(), count + weight * length
+        clipped += weight * np.sum(gains < ratios * advantage)
+    assert clipped > 0
+    np.testing.assert_allclose(total, wanted, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose((sums["targets"], sums["objective"]["clipped"]), (count, clipped), rtol=1e-5)
+
+
+def test_a_stopped_run_goes_on_to_the_bit(settings, tmp_path):
+    """From the middle of a rollout, whose second batch waits."""
+    more = dict(batches_per_rollout=2, checkpoint_every=1, keep_last=9, learning_rate=1e-2)
+    config = dataclasses.replace(WIDE, **settings, **more)
+    train(config)
+    run = tmp_path / "run"
+    wanted = jax.tree.leaves(load_checkpoint(str(run), make_mesh(1, 1, 1))[1])
+    shutil.rmtree(run / "4")
+    train(config)
+    found = jax.tree.leaves(load_checkpoint(str(run), make_mesh(1, 1, 1))[1])
+    assert all(np.array_equal(x, y) for x, y in zip(found, wanted, strict=True))
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    told = {line["step"]: line for line in lines if "train/loss" in line}
+    assert [step for step, line in told.items() if "rollout/reward" in line] == [1, 3]
+    assert max(told[step]["train/mismatch"] for step in (1, 3)) < 1e-5
+    assert min(told[step]["train/mismatch"] for step in (2, 4)) > 1e-4  # a step after the model sampled
+    with pytest.raises(InputError, match="not the prompts that this run had"):
+        (tmp_path / "prompts.jsonl").write_text(json.dumps(PROMPTS[0]))
+        train(dataclasses.replace(config, steps=5))
+    with pytest.raises(InputError, match="step 4 is of --objective grpo: give it again, or export"):
+        texts = dict(objective="next_token", data=str(tmp_path / "rewarding.py"), eval_share=0.0)
+        train(dataclasses.replace(config, steps=5, **texts, allow_other_data=True))
+    with pytest.raises(InputError, match="step 4 is of another --objective or --batch-size"):
+        train(dataclasses.replace(config, steps=5, batch_size=2, allow_other_data=True))
+
+
+FAILING = {
+    "raises": "KeyError.* in .*rewarding.py:7",
+    "nan": "nan, and must return a number",
+    "exits": "SystemExit",
+    "text": "'1', and must return a number",
+    "local": "Own.*mine",
+    "huge": "1e.300, and must return a number",
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_rewards_that_fail_are_told(settings, name):
+    config = dataclasses.replace(WIDE, **settings | {"reward": f"rewarding:{name}"})
+    with pytest.raises(InputError, match=f"rewarding:{name}: on the completion .*{FAILING[name]}.*: fix the function"):
+        next(rollouts(config, wide_model()))
+
+
+def test_what_is_done_is_saved_if_a_reward_fails(settings, tmp_path):
+    with pytest.raises(InputError, match="ZeroDivisionError"):
+        train(dataclasses.replace(WIDE, **settings | {"reward": "rewarding:later"}))
+    assert (tmp_path / "run/2").is_dir() or (tmp_path / "run/1").is_dir()
+    train(dataclasses.replace(WIDE, **settings))
+    assert (tmp_path / "run/4").is_dir()
+
+
+@pytest.mark.parametrize("name", ["hangs", "ends"])
+def test_rewards_that_do_not_end_are_0(settings, name, capfd):
+    config = dataclasses.replace(WIDE, **settings | {"reward": f"rewarding:{name}"}, reward_seconds=1.0)
+    found = rollouts(config, wide_model())
+    fails = [len(prompt.prompt) > 3 for prompt in found.choose(2)]
+    assert any(fails)
+    rewards, unfinished = found.rewards([(prompt.prompt, "", prompt.fields) for prompt in found.choose(2)])
+    assert rewards == [float(not x) for x in fails] and unfinished == sum(fails)
+    assert "it has the reward 0" in capfd.readouterr().err
+
+
+def test_bad_input_is_refused(settings, tmp_path):
+    def refused(**changed) -> str:
+        with pytest.raises(InputError) as caught:
+            train(dataclasses.replace(WIDE, **settings | changed))
+        return str(caught.value)
+
+    for name in "", "x", "rewarding", "rewarding:", "rewarding:none", "no_module:f", "rewarding:number", ":f", "a:b:c":
+        assert "MODULE:FUNCTION" in refused(reward=name)
+    assert "--group-size: must divide" in refused(group_size=3)
+    assert "--objective no: must be one of next_token, " in refused(objective="no")
+    assert "there is no prompt, or none short enough" in refused(completion_tokens=33)
+    assert "and --group-size 2" in refused(group_size=1)
+    assert "needs --data with prompts" in refused(data="")
+    for line in "{", "3", "{}", '{"prompt": []}', '{"prompt": 3}', '{"prompt": [{"role": "x"}]}', '[{"prompt": ""}]':
+        (tmp_path / "bad.jsonl").write_text(f'{{"prompt": "a"}}\n\n{line}\n')
+        problem = refused(data=str(tmp_path / "bad.jsonl"))
+        assert "bad.jsonl:3: must be an object of JSON whose prompt is" in problem and "\n" not in problem

@@ -1,0 +1,89 @@
+"""Distillation from a server, against log-probabilities in one pass, and what it reaches."""
+
+import dataclasses
+import http.server
+import json
+import threading
+import time
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+from jax.sharding import NamedSharding, PartitionSpec
+
+from generator.language import requires
+from generator.language.roles import (
+    WIDE,
+    Decoder,
+    InputError,
+    Request,
+    Rollouts,
+    SamplingParams,
+    make_mesh,
+    save_served,
+    scoring,
+    served,
+    teacher_logprobs,
+    wide_model,
+)
+
+requires("teacher", "tests/engines", "tests/served")
+
+
+def rollouts(teacher: str, folder, seed: int) -> Rollouts:
+    (folder / "prompts.jsonl").write_text("\n".join(json.dumps({"prompt": "abc"[:n]}) for n in (1, 2, 3, 2)))
+    changed = dict(data=str(folder / "prompts.jsonl"), objective="grpo", teacher=teacher, group_size=1)
+    config = dataclasses.replace(WIDE, **changed, completion_tokens=5)
+    found = Rollouts(config, NamedSharding(make_mesh(1, 1, 1), PartitionSpec()))
+    found.policy = jax.jit(lambda: Decoder(WIDE, nnx.Rngs(seed)))()
+    return found
+
+
+def test_advantages_are_those_of_the_teacher(tmp_path):
+    save_served(tmp_path / "served")
+    student = scoring(rollouts("x", tmp_path, 7).policy, 32)
+    teacher = scoring(wide_model(), 32)
+    with served(tmp_path / "served", "--model", "small") as (_, port, _):
+        found = rollouts(f"http://localhost:{port}/", tmp_path, 7)
+        batch = next(found)
+    for row, places in enumerate(batch["weights"] > 0):
+        tokens, targets = batch["tokens"][row].tolist(), batch["targets"][row]
+        taught, own = (logprobs(tokens)[np.arange(32), targets][places] for logprobs in (teacher, student))
+        np.testing.assert_allclose(batch["advantages"][row][places], taught - own, atol=1e-4)
+    assert found.metrics["rollout/reverse_kl"] > 0
+
+
+@pytest.mark.parametrize("url", ["http://localhost:1", "localhost:8000", "x", "http://", "http://a b", "file:///etc"])
+def test_no_teacher_is_told(url, tmp_path, monkeypatch):
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    with pytest.raises(InputError, match=f"--teacher {url}: (does not answer|gives no log-probabilities): .*: start a"):
+        teacher_logprobs(url, [Request([1], SamplingParams(), [2])])
+
+
+SCORES = (
+    [-1.0, -1.0],
+    [None, -1.0, -1.0, -1.0],
+    [None, [-1.0], -1.0],
+    [None, 3.0, -1],
+    [None, -1e9, -1],
+    [None, "x", -1],
+)
+
+
+@pytest.mark.parametrize("scores", [*SCORES, None, 3])
+def test_a_teacher_of_other_tokens_is_refused(scores):
+    class Teacher(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            choice = {"index": 0, "logprobs": {"token_logprobs": scores}}
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"choices": [choice]}).encode())
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("localhost", 0), Teacher) as server:
+        threading.Thread(target=server.handle_request).start()
+        with pytest.raises(InputError, match="gives no log-probabilities"):
+            teacher_logprobs(f"http://localhost:{server.server_port}", [Request([1], SamplingParams(), [2])])

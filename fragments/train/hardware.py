@@ -1,0 +1,59 @@
+"""Recipes: settings of a preset and flags of the compiler for some hardware."""
+
+import dataclasses
+import os
+import re
+
+import jax
+
+from generator.language import proceed, splice
+from generator.language.roles import FLAGS, FLAGS_VARIABLE, HARDWARE, RECIPES, InputError, set_flags
+
+
+def find_recipe(preset: str | None, hardware: str) -> tuple[dict[str, object], str]:
+    """Returns the settings that a preset takes on some hardware, and the compiler's flags; "": FLAGS alone."""
+    if not hardware:
+        return {}, FLAGS
+    if (preset, hardware) not in RECIPES:
+        known = "; ".join(f"--preset {name} --hardware {other}" for name, other in RECIPES) or "none"
+        given = f"--preset {preset} --hardware {hardware}" if preset else f"--hardware {hardware} without --preset"
+        raise InputError(f"{given}: no recipe: there are {known}")
+    settings, flags = dict(RECIPES[preset, hardware]), HARDWARE[hardware][-1] or FLAGS
+    return settings, f"{flags} {settings.pop('flags', '')}".strip()
+
+
+def check_hardware(hardware: str) -> None:
+    """Refuses devices that are not those of a recipe, or several times as many, as in several slices."""
+    kind, count = jax.devices()[0].device_kind, jax.device_count()
+    wanted, devices, *_ = HARDWARE[hardware]
+    if not re.fullmatch(wanted, kind) or count % devices:
+        raise InputError(f"--hardware {hardware}: has {devices} devices, and here are {count} of {kind}: give another")
+
+
+@splice("CommandLine.fields", before="recovery")
+def _():
+    hardware: str = ""  # of a recipe, such as v5p-512: settings for it in place of the preset's, and compiler flags
+
+
+@splice("command.given", after="recovery")
+def _(given):
+    recipe, flags = find_recipe(given.preset, given.hardware)
+    set_flags(flags)
+
+
+@splice("command.joined")
+def _(given):
+    if given.hardware:
+        check_hardware(given.hardware)
+
+
+@splice("command.default")
+def _(default, recipe):
+    default = dataclasses.replace(default, **recipe)
+
+
+@splice("train.monitor")
+def _(directory):
+    proceed()
+    if jax.process_index() == 0:
+        (directory / "flags.txt").write_text(os.environ.get(FLAGS_VARIABLE, ""))

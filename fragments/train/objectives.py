@@ -1,0 +1,72 @@
+"""The objective of training: the next token's cross-entropy, or another that --objective names.
+
+Each is a function of the targets' log-likelihoods [B, T], the batch and the config.
+"""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jax import Array
+
+from generator.language import point, proceed, splice
+from generator.language.roles import Config, InputError
+
+
+class Config:
+    objective: str = "next_token"  # what is minimised
+
+
+# the summed loss, the number of summands (tokens, pairs), sums for metrics
+Objective = tuple[Array, Array, dict[str, Array]]
+
+
+def next_token_loss(log_likelihood: Array, batch: dict[str, Array], config: Config) -> Objective:
+    """Returns the cross-entropy of targets, and their number."""
+    return -jnp.sum(log_likelihood * batch["weights"]), jnp.sum(batch["weights"]), {}
+
+
+def objectives() -> dict[str, Callable]:
+    found = {"next_token": next_token_loss}
+    point("objectives", found)
+    return found
+
+
+@splice("train.settings")
+def _(config):
+    if config.objective not in objectives():
+        raise InputError(f"--objective {config.objective}: must be one of {', '.join(objectives())}")
+    point("train.objective", config)
+
+
+@splice("loss.objective")
+def _(log_likelihood, batch, config, cross_entropy):
+    cross_entropy, summands, of_objective = objectives()[config.objective](log_likelihood, batch, config)
+
+
+@splice("loss.terms", before="expert_load load_balance router_z mtp_loss")
+def _(sums, summands, of_objective):
+    sums["targets"], sums["objective"] = summands, of_objective
+
+
+@splice("train_step.metrics")
+def _(metrics, sums, targets):
+    metrics |= {f"train/{name}": value / targets for name, value in sums["objective"].items()}
+
+
+@splice("command_line_only.names", after="lora offload")
+def _(names):
+    proceed()
+    names.add("objective")
+
+
+@splice("train.evaluation")
+def _(sums, monitor, step):
+    proceed()
+    for metric in sums[0]["objective"]:
+        mean = sum(float(x["objective"][metric]) for x in sums) / sum(float(x["targets"]) for x in sums)
+        monitor.record(step, {f"eval/{metric}": mean})
+
+
+@splice("evaluate.changed", optional=True)
+def _(changed):
+    changed["objective"] = "next_token"

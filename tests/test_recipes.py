@@ -1,0 +1,109 @@
+"""Recipes of a target: which row a package has, and what is wrong with a row."""
+
+from __future__ import annotations
+
+import pytest
+from miniature import files
+
+from generator.errors import LoomError
+from generator.recipe.library import Library
+from generator.weaver import weave
+
+MODEL = {
+    "model/model": '''
+        """The model."""
+
+        from generator.language import point
+        from generator.language.roles import HARDWARE, RECIPES
+
+        class Config:
+            width: int = 1  # of the stream
+            remat: str = "none"
+            mesh_data: int = 1
+            mesh_fsdp: int = -1
+
+        def model():
+            bounds = {}
+            point("check_config.bounds", bounds)
+            return HARDWARE, RECIPES
+    ''',
+    "model/share": '''
+        """A number with bounds."""
+
+        from generator.language import splice
+
+        class Config:
+            share: float = 0.5
+
+        @splice("check_config.bounds")
+        def _(bounds):
+            bounds.update(share=(0.1, 1), mesh_data=(-1, 2**31 - 1), mesh_fsdp=(-1, 2**31 - 1))
+    ''',
+}
+ARCHITECTURE = 'title = "A"\n[presets.small]\nwidth = 8\n[presets.big]\nwidth = 9\n'
+HEAD = """\
+[hardware.fast-8]
+kind = "Fast"
+devices = 8
+flags = ["--a=1", "--b=2"]
+[hardware.slow-1]
+kind = "Slow"
+devices = 1
+"""
+
+
+def row(presets: str = '["small"]', settings: str = "{ width = 4 }", hardware: str = "fast-8", more: str = "") -> str:
+    text = f'hardware = "{hardware}"\npresets = {presets}\nsettings = {settings}\nfigures = "3 GiB"\nwhy = "fits"\n'
+    return f"[[recipe]]\n{text}{more}\n"
+
+
+def config_of(recipes: str) -> str:
+    texts = files(MODEL, ARCHITECTURE) | {"targets/any/recipes.toml": HEAD + recipes}
+    return weave("toy", "any", Library(texts)).files["config.py"]
+
+
+def test_rows_are_sorted_and_hardware_without_a_row_is_left_out():
+    text = config_of(row('["big", "small"]', more='flags = ["--c=3"]'))
+    tables: dict = {"HARDWARE": None, "RECIPES": None}
+    exec(text[text.index("# hardware -> ") :], tables)
+    assert tables["HARDWARE"] == {"fast-8": ("Fast", 8, "", "--a=1 --b=2")}
+    assert list(tables["RECIPES"].items()) == [
+        (("small", "fast-8"), {"width": 4, "flags": "--c=3"}),
+        (("big", "fast-8"), {"width": 4, "flags": "--c=3"}),
+    ]
+    assert "# 3 GiB" in text
+
+
+def test_a_row_of_an_architecture_wins():
+    text = config_of(row(settings="{ width = 5 }", more='architectures = ["toy"]') + row())
+    assert '("small", "fast-8"): {"width": 5}' in text
+
+
+@pytest.mark.parametrize(
+    ("recipes", "line", "words"),
+    [
+        (row(hardware="fast-9"), 9, "unknown hardware 'fast-9'"),
+        (row(more='architectures = ["tow"]'), 14, "unknown architecture 'tow'"),
+        (row('["smal"]', more='architectures = ["toy"]'), 10, "toy has no preset 'smal'"),
+        (row(settings="{ wdth = 4 }"), 11, "no selected fragment has the field 'wdth'"),
+        (row(settings='{ width = "4" }'), 11, "width is '4'"),
+        (row(settings="{ width = 0 }"), 11, "width is 0"),
+        (row(settings="{ share = 0.01 }"), 11, "share is 0.01"),
+        (row(settings="{ mesh_data = 3 }"), 11, "mesh_data = 3, mesh_fsdp = -1 do not make 8 devices"),
+        (row(settings="{ mesh_fsdp = 4 }"), 11, "do not make 8 devices"),
+        (row(settings="{ mesh_data = -1 }"), 11, "do not make 8 devices"),
+        (row(settings="{ mesh_data = 0 }"), 11, "do not make 8 devices"),
+        (row() + row(), 17, "a second recipe for small on fast-8"),
+        (row(more='why2 = "x"'), 14, "why2"),
+        (row('["smal"]'), 10, "no architecture has the preset 'smal'"),
+        (row(more='flags = ["--a=1 --b=2"]'), 14, "'--a=1 --b=2' is no flag"),
+        ('[hardware.no]\nkind = "("\ndevices = 1\n', 9, "kind '(' is no pattern"),
+        ('[hardware.no]\nkind = "x"\ndevices = 0\n', 10, "no has 0 devices"),
+        ('[hardware.no]\nkind = "x"\ndevices = 256\ntopology = "v5p:8x8x8"\n', 10, "256 devices, and v5p:8x8x8 512"),
+        ("[[recipe]]\n", 8, "hardware"),
+    ],
+)
+def test_refused(recipes, line, words):
+    with pytest.raises(LoomError) as raised:
+        config_of(recipes)
+    assert words in str(raised.value) and f"targets/any/recipes.toml:{line}:" in str(raised.value)
