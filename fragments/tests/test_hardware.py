@@ -15,6 +15,7 @@ from generator.language.roles import (
     check_config,
     check_hardware,
     find_recipe,
+    remat_policy,
     run_python,
 )
 
@@ -24,7 +25,8 @@ requires("hardware")
 @pytest.mark.parametrize(("preset", "hardware"), RECIPES)
 def test_settings_are_those_of_a_config(preset, hardware):
     settings, flags = find_recipe(preset, hardware)
-    check_config(dataclasses.replace(PRESETS[preset], **settings))
+    check_config(config := dataclasses.replace(PRESETS[preset], **settings))
+    remat_policy(config.remat)
     assert all(flag.startswith("--") for flag in flags.split())
 
 

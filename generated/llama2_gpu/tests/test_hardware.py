@@ -9,6 +9,7 @@ import pytest
 
 from ..config import HARDWARE, PRESETS, RECIPES
 from ..errors import InputError, check_config
+from ..parallel import remat_policy
 from ..train import check_hardware, find_recipe
 from .processes import PACKAGE, run_python
 
@@ -16,7 +17,8 @@ from .processes import PACKAGE, run_python
 @pytest.mark.parametrize(("preset", "hardware"), RECIPES)
 def test_settings_are_those_of_a_config(preset, hardware):
     settings, flags = find_recipe(preset, hardware)
-    check_config(dataclasses.replace(PRESETS[preset], **settings))
+    check_config(config := dataclasses.replace(PRESETS[preset], **settings))
+    remat_policy(config.remat)
     assert all(flag.startswith("--") for flag in flags.split())
 
 
