@@ -33,6 +33,7 @@ class Answer:
         self.begun, self.choices = time.monotonic(), list[Choice]()
         self.head = {"id": f"{asked.PREFIX}-{name}", "created": int(time.time())}
         self.head |= {"object": asked.CHUNK if asked.stream else asked.OBJECT, "model": server.settings.model}
+        point("Answer.head", self, server, asked)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         async def gone() -> None:

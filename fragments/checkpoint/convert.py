@@ -42,6 +42,7 @@ def atomic_directory(directory: str) -> Iterator[epath.Path]:
 def import_hf(hf_dir: Positional[str], directory: Positional[str]) -> None:
     """Imports a Hugging Face directory as the first checkpoint of a new directory, for train or generate."""
     config, model = open_hf_model(hf_dir)
+    point("import_hf.opened", config, model)
     has_tokenizer = Path(config.tokenizer).exists()
     if has_tokenizer:
         load_tokenizer(config.tokenizer)  # one that is damaged is refused before anything is written

@@ -114,6 +114,7 @@ class Device:
     def nothing(self, rows: int, pages: int) -> StepInput:
         """Returns the input of a step that does nothing, with block tables for so many pages of each sequence."""
         types = {"prompt": np.int32, "top_k": np.int32, "seed": np.uint32, "biases": np.int32}
+        point("Device.types", types)
         sampling = SamplingMetadata(*(np.zeros(rows, types.get(name, np.float32)) for name in SamplingMetadata._fields))
         sampling.top_p[:] = sampling.repetition_penalty[:] = 1
         slots, zeros = np.full(rows, self.settings.max_sequences, np.int32), np.zeros(rows, np.int32)

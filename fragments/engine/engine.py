@@ -57,7 +57,7 @@ class Engine:
                 raise MemoryError("32 bits cannot count those of all layers")
             self.device = Device(config, model, settings, mesh, pages, longest)
             self.pool = PagePool(pages)
-            point("Engine.pool", config, settings)
+            point("Engine.pool", config, settings, model)
         except (jax.errors.JaxRuntimeError, MemoryError) as error:
             reason, flags = str(error).partition("\n")[0], "--kv-cache-tokens, --max-sequences or --max-length"
             raise InputError(f"{flags}: no room for {pages:,} pages: lower one of them: {reason}") from None
@@ -99,7 +99,7 @@ class Engine:
         if not problems and self.pages_for(length + most) > self.pages:
             problems.append(f"the KV cache holds {self.pages * self.settings.page_size} tokens, not {length} + {most}")
         request = Request(list(prompt), sampling, root=salt)
-        point("Engine.request", self, salt, request)
+        point("Engine.request", self, salt, request, problems)
         request.biases = [(token, bias, most) for token, bias in sampling.logit_bias.items()]
         if sampling.min_tokens:
             request.biases += [(token, -math.inf, sampling.min_tokens) for token in request.all_ends(self.ends)]
@@ -261,6 +261,7 @@ class Engine:
                 step.block_tables[row, : len(request.pages)] = request.pages
             step.top[...] |= request.sampling.logprobs > 0
             own = {"prompt": len(request.prompt), "biases": len(request.biases)}
+            point("Engine.own", self, own, request)
             for name, column in step.sampling._asdict().items():
                 column[row] = own[name] if name in own else getattr(request.sampling, name)
             request.computed += count

@@ -77,6 +77,7 @@ class SamplingMetadata(NamedTuple):
     frequency_penalty: Array
     repetition_penalty: Array
     biases: Array  # number of logit biases
+    point("SamplingMetadata.fields")
 
 
 class Biases(NamedTuple):

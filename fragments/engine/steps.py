@@ -102,7 +102,7 @@ def run(
         key, value: the pool of pages.
         whole: whether to score what follows every token, rather than the last one alone.
     """
-    point("run.model", model)
+    point("run.model", model, step)
     sequences = slots.sequences
     point("run.sequences", sequences, step)
     positions = positions_of(step, length)

@@ -35,6 +35,7 @@ class GenerateSettings(ModelSettings):
     sampling: tyro.conf.OmitArgPrefixes[SamplingParams]
     prompt: str | None = None  # text to continue
     prompts: str | None = None  # a file with a prompt on each line; prints a line of JSON for each
+    point("GenerateSettings.fields")
 
 
 @ending_with_messages()
@@ -46,6 +47,7 @@ def main() -> None:
         raise InputError("give either --prompt TEXT or --prompts FILE")
     point("generate.start", settings)
     config, model, mesh = load_to_serve(settings)
+    point("generate.loaded", settings, config, model, mesh)
     defaults = default_sampling(load_generation(config.tokenizer), sampled=False)
     sampling = parse(default=GenerateSettings(sampling=SamplingParams(**defaults))).sampling
     tokenizer = tokenizer_to_serve(settings.tokenizer, config.tokenizer)

@@ -182,15 +182,9 @@ def _(config):
         raise InputError(f"--lora-targets {config.lora_targets}: no {', '.join(sorted(unknown))} among all, {known}")
 
 
-@splice("Checkpoints.save", before="empty_stacks")
-def _(arrays, step):
-    if step == 0:  # imported weights: the run that continues from them decides on adapters
-        arrays = {name: x for name, x in arrays.items() if ".adapter." not in name}
-
-
 @splice("Checkpoints.wanted", before="empty_stacks")
-def _(wanted, step):
-    if step == 0:
+def _(wanted, step, saved):
+    if step == 0 and not any(".adapter." in name for name in saved):  # weights imported without an adapter
         wanted = {name: x for name, x in wanted.items() if ".adapter." not in name}
 
 
@@ -198,7 +192,8 @@ def _(wanted, step):
 def _(arrays, tree, step):
     if step == 0:
         places = {name: x.sharding for name, x in named_arrays(tree).items()}
-        arrays |= {name: jax.device_put(x, places[name]) for name, x in start_adapters(named_arrays(tree)).items()}
+        started = start_adapters({name: x for name, x in named_arrays(tree).items() if name not in arrays})
+        arrays |= {name: jax.device_put(x, places[name]) for name, x in started.items()}
         arrays = {name: arrays[name] for name in places if name in arrays}
 
 
@@ -221,13 +216,6 @@ def _(parameters):
 @splice("test_checkpoint.split", "test_huggingface.parameters", optional=True)
 def _(arrays):
     arrays = {name: x for name, x in arrays.items() if ".adapter." not in name}  # whose inner axis has no name
-
-
-@splice("test_checkpoint.imported", optional=True)
-def _(found, expected):
-    found, expected = (
-        {name: x for name, x in arrays.items() if ".adapter." not in name} for arrays in (found, expected)
-    )
 
 
 @splice("test_huggingface.round_trip", "test_huggingface.command_line", "test_reference.imported", optional=True)

@@ -29,7 +29,7 @@ def replace_weights(engine: Engine, model: Decoder, recompute: bool) -> None:
 
     With `recompute`, running sequences are preempted: the new weights compute the keys and values of their tokens.
     """
-    point("replace_weights.model", model)
+    point("replace_weights.model", engine, model)
     shapes = [[(x.shape, x.dtype) for x in jax.tree.leaves(weights)] for weights in (engine.device.model, model)]
     if shapes[0] != shapes[1]:
         raise InputError("it is another model than the one that is served: start a server for it")

@@ -135,14 +135,16 @@ class Server:
         content = await self.read_body(http)
         prepared = functools.partial(self.prepare, kind, content)
         asked, wanted = await asyncio.get_running_loop().run_in_executor(self.threads[http.url.path], prepared)
+        point("Server.prepared", self, asked, wanted)
         return Answer(self, asked, wanted, asked.salt(key), http.state.id)
 
     def prepare(self, kind: type[Completion | Chat], content: bytes) -> tuple[Completion | Chat, Wanted]:
         """Parses and tokenizes a request; returns it with the prompt and sampling of each choice. May be slow."""
         asked = read_fields(content, kind, self.defaults)
         size, most, room = self.config.vocab_size, self.engine.engine.settings.queue, self.engine.engine.room
-        if asked.model not in ("", name := self.settings.model):
-            raise Refusal(404, f"there is no model {asked.model!r}: use {name!r}", "model", "model_not_found")
+        with point("Server.model", self, asked):
+            if asked.model not in ("", name := self.settings.model):
+                raise Refusal(404, f"there is no model {asked.model!r}: use {name!r}", "model", "model_not_found")
         if (count := len(asked.prompts) * asked.n) > most:
             raise Refusal(400, f"{count} choices: at most {most} at once", "n")
         try:
@@ -191,12 +193,13 @@ class Server:
     async def models(self, http: requests.Request) -> Response:
         self.check_client(http)
         model = {"id": self.settings.model, "object": "model", "created": self.started, "owned_by": "owner"}
-        model |= {"max_model_len": self.engine.engine.room}
+        models = {self.settings.model: model | {"max_model_len": self.engine.engine.room}}
+        point("Server.models", self, models)
         if "name" not in http.path_params:
-            return as_json({"object": "list", "data": [model]})
-        if (name := http.path_params["name"]) != self.settings.model:
+            return as_json({"object": "list", "data": [*models.values()]})
+        if (name := http.path_params["name"]) not in models:
             raise Refusal(404, f"there is no model {name!r}", "model", "model_not_found")
-        return as_json(model)
+        return as_json(models[name])
 
     async def health(self, _: requests.Request) -> Response:
         """Answers liveness probes: 200 unless the engine has failed."""
@@ -265,6 +268,7 @@ def main() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each connection
     config, model, mesh = load_to_serve(settings)
+    point("serve.loaded", settings, config, model, mesh)
     tokenizer = tokenizer_to_serve(settings.tokenizer, config.tokenizer)
     engine = Engine(config, model, load_ends(tokenizer, config.tokenizer), settings.engine, mesh)
 

@@ -4,7 +4,7 @@ import jax
 import pytest
 from flax import nnx
 
-from generator.language import requires
+from generator.language import requires, splice
 from generator.language.roles import (
     WIDE,
     Decoder,
@@ -86,3 +86,12 @@ def test_a_server_reads_its_weights_anew(tmp_path):
         (tmp_path / "newer/model.safetensors").rename(weights)
         assert ask(port, "/v1/load", {}, key)[0] == 200
         assert complete(port, **wanted)["choices"][0]["text"] != first
+
+
+@splice("test_serve_adapters.served", optional=True)
+def _(engine, requests, alone):
+    replace_weights(engine, jax.tree.map(lambda x: x, alone[""]), False)
+    again = [engine.add(x.prompt, x.sampling) for x in requests[:3]]  # newer weights, and the same adapters
+    while engine.queued or engine.running:
+        engine.step()
+    assert [x.tokens for x in again] == [x.tokens for x in requests[:3]] and not any(x.cached for x in again)

@@ -233,8 +233,8 @@ class Checkpoints:
     def read_arrays(self, step: int, item: str, tree: Any) -> tuple[dict[str, Array], Array]:
         """Returns an item's arrays by name, sharded as the abstract tree, or lazy; and saved checksums."""
         wanted, folder = named_arrays(tree), self.directory / str(step)
-        wanted = {name: x for name, x in wanted.items() if x.size}
         saved = ocp.StandardCheckpointHandler().metadata(folder / item).tree["arrays"]
+        wanted = {name: x for name, x in wanted.items() if x.size}
         for name in wanted | saved:
             here, there = (f"{x[name].dtype} {[*x[name].shape]}" if name in x else "absent" for x in (wanted, saved))
             if here != there:

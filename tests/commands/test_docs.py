@@ -85,16 +85,17 @@ def refusal_of_install(requirement: str) -> str:
 def refusal_of_module(module: str, arguments: list[str]) -> str:
     """Checks a program of a package; for a package that is not built here, the program of llama2 on the same target.
 
-    A program that only a part has is checked by the fragments.
+    A program that only a part has is checked by the fragments, and so are flags of another architecture.
     """
     package, _, name = module.partition(".")
+    file, built = f"{name.replace('.', '/')}.py", package
     if not (ROOT / "generated" / package).is_dir():
-        package = f"llama2_{package.rpartition('_')[2]}"
-    file, folder = f"{name.replace('.', '/')}.py", f"generated/{package}"
-    if not (ROOT / folder / file).is_file():
-        folder = "fragments"
-        if file not in tomllib.loads((ROOT / "templates/package.toml").read_text())["folders"].values():
-            return "no module of the package"
+        built = f"llama2_{package.rpartition('_')[2]}"
+    is_there = (ROOT / "generated" / built / file).is_file()
+    if not is_there and file not in tomllib.loads((ROOT / "templates/package.toml").read_text())["folders"].values():
+        return "no module of the package"
+    is_same = package.rpartition("_")[0] == built.rpartition("_")[0]
+    folder = f"generated/{built}" if is_there and is_same else "fragments"
     given = {word.partition("=")[0] for word in arguments if word.startswith("--") and word != "--"}
     unknown = {flag for flag in given if flag[2:].replace("-", "_") not in fields_of(folder)}
     return f"no flags: {unknown}" if unknown else ""

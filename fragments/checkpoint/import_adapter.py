@@ -1,0 +1,43 @@
+"""Command line: import of a Hugging Face directory with a LoRA adapter of peft."""
+
+import dataclasses
+from typing import Annotated
+
+import jax
+import tyro
+from flax import nnx
+
+from generator.language import provide, requires, splice
+from generator.language.roles import Config, Decoder, InputError, LazyArray, named_arrays, projections, read_adapter
+
+requires("model/lora", "checkpoint/convert")
+
+
+@provide("import_hf", optional=True)
+def adapter() -> Annotated[
+    str | None, tyro.conf.arg(help="Directory of peft; default: a run begins with new adapters.")
+]:
+    return None
+
+
+@splice("import_hf.opened")
+def _(config, model, adapter):
+    if adapter:
+        config, model = with_peft_adapter(config, model, adapter)
+    else:
+        for _, linear in projections(model):
+            linear.adapter = None  # the run that continues from these weights decides on adapters
+
+
+def with_peft_adapter(config: Config, model: Decoder, directory: str) -> tuple[Config, Decoder]:
+    """Returns Config and model with the adapter of a directory of peft. Raises InputError if LoRA here has no such."""
+    arrays, rank, alpha, lacking = read_adapter(directory, config)
+    targets = ",".join(sorted({name.split(".")[-3] for name in arrays}))
+    config = dataclasses.replace(config, lora_rank=rank, lora_alpha=alpha, lora_targets=targets)
+    base, model = named_arrays(model), jax.eval_shape(lambda: Decoder(config, nnx.Rngs(0)))
+    wanted = named_arrays(model)
+    if lacking := lacking + sorted(name for name in wanted.keys() - arrays.keys() if ".adapter." in name):
+        problem = f"it has no matrices for {', '.join(lacking[:3])}, whose like it adapts, as training would"
+        raise InputError(f"{directory}: {problem}: train an adapter of all layers")
+    adapters = {name: LazyArray(wanted[name], arrays.__getitem__, name) for name in arrays}
+    return config, jax.tree.unflatten(jax.tree.structure(model), [(base | adapters)[name] for name in wanted])
