@@ -2,9 +2,9 @@
 
 python benchmarks/rewards.py [--steps 300] [--seeds 3] [--dtype float32] [--plot FILE] [--runs DIR]
 
-Weaves llama2 for CPUs with the part rewards. A small model first learns from examples, of which one in four has the
-right sum in the right form. Then it samples completions itself; a completion that is right, and nothing else, has the
-reward 1. Prints the mean reward before the first step, and that of the last tenth of the steps.
+Weaves llama2 for CPUs with the parts rewards and chat_data. A small model first learns from examples, of which one in
+four has the right sum in the right form. Then it samples completions itself; a completion that is right, and nothing
+else, has the reward 1. Prints the mean reward before the first step, and that of the last tenth of the steps.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def run(folder: Path, command: str) -> None:
 
 def train(folder: Path, seed: int, given: argparse.Namespace) -> list[dict]:
     """Trains a model on examples, then on rewards; returns the metrics of the second run."""
-    for path, text in weave("llama2", "cpu", Library.read([ROOT]), parts=("rewards",)).files.items():
+    for path, text in weave("llama2", "cpu", Library.read([ROOT]), parts=("rewards", "chat_data")).files.items():
         (folder / "llama2_cpu" / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / "llama2_cpu" / path).write_text(text)
     (folder / "rewarding.py").write_text(REWARD)

@@ -114,7 +114,7 @@ class Checkpoints:
         keep = {"max_to_keep": config.keep_last, "keep_period": config.keep_every or None}
         # a run that is killed while saving leaves half a checkpoint
         options = ocp.CheckpointManagerOptions(**keep, cleanup_tmp_directories=True)
-        point("Checkpoints.options", options)
+        point("Checkpoints.options", options, config)
         self.manager = ocp.CheckpointManager(self.directory, options=options)
         with point("Checkpoints.tokenizer", config):
             if jax.process_index() == 0:

@@ -10,7 +10,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from generator.language import splice
-from generator.language.roles import Batches, InputError, fingerprint, held_out_batches
+from generator.language.roles import InputError
 
 
 def require_equal(what: str, value: object) -> None:
@@ -75,10 +75,3 @@ def on_all_processes(do: Callable[[], Any], waits: Iterable[int] = ()) -> Any:
 @splice("train.start", after="goodput")
 def _(config):
     require_equal("settings", config)
-
-
-@splice("train.data")
-def _(config, batches, data, held_out):
-    data = on_all_processes(lambda: Batches(config, batches["tokens"].sharding))
-    require_equal("data", [fingerprint(config.data), fingerprint(config.eval_data or config.data)])
-    held_out = on_all_processes(lambda: held_out_batches(config, data.rows))

@@ -24,8 +24,8 @@ def are_pairs(config: Config, tokens: np.ndarray, path: str) -> bool:
     found = tokens.dtype == PAIR
     if found != (config.objective in PREFERENCES):
         problem = f"holds {'pairs' if found else 'no pairs of chosen and rejected answers'}"
-        advice = f"other data, or --objective {' or '.join(PREFERENCES) if found else 'next_token'}"
-        raise InputError(f"data {path}: {problem}, and --objective is {config.objective}: give {advice}")
+        advice = f"train with --objective {' or '.join(PREFERENCES) if found else 'next_token'}"
+        raise InputError(f"data {path}: {problem}, not for {config.objective}: give other data, or {advice}")
     if config.objective in WITH_REFERENCE and np.isnan(tokens["reference"]).any():
         command = f"python -m {__package__}.reference --checkpoint-dir DIR --data PREPARED --out OUT"
         problem = f"has no log-likelihoods of a reference, which --objective {config.objective} compares with"
@@ -42,6 +42,9 @@ def pair_pieces(config: Config, pair: np.ndarray, source: str) -> list[dict[str,
             return []
         most = max(config.sequence_length // 2, config.sequence_length - min(sizes))  # the longer one is cut first
         answers = [answer[: most + 1] for answer in answers]
+        if np.array_equal(*(answer["token"] for answer in answers)):
+            tell_of("whose answers are the same once they are cut, and which are left out", source)
+            return []
     if not all(answer["weight"][1:].any() for answer in answers):
         tell_of("without a token that has a loss", source)
         return []

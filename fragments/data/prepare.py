@@ -11,8 +11,6 @@ import multiprocessing
 import os
 import re
 import secrets
-import signal
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -28,6 +26,7 @@ from generator.language.roles import (
     InputError,
     Stop,
     encode_document,
+    end_with_parent,
     ending_with_messages,
     find_files,
     identity,
@@ -57,12 +56,6 @@ def plan_shards(files: list[Path], sizes: list[int]) -> list[tuple[tuple[Path, .
             plan += [(tuple(group), part, parts) for part in range(parts)]
             group, total = [], 0
     return plan
-
-
-def end_with_parent() -> None:
-    """Leaves Ctrl-C to the parent of a worker, and ends the worker if its parent is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=lambda: (multiprocessing.parent_process().join(), os._exit(1)), daemon=True).start()
 
 
 def write_shard(

@@ -2,7 +2,11 @@
 
 import contextlib
 import errno
+import multiprocessing
+import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 
 from generator.language import point
@@ -30,3 +34,9 @@ def ending_with_messages() -> Iterator[None]:
         with point("ending_with_messages.code", error, is_path):
             code = 2 if is_path or isinstance(error, InputError) else 74
         raise SystemExit(code) from None
+
+
+def end_with_parent() -> None:
+    """Leaves Ctrl-C to the parent of a worker, and ends the worker if its parent is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=lambda: (multiprocessing.parent_process().join(), os._exit(1)), daemon=True).start()

@@ -16,13 +16,10 @@ import numpy as np
 import rich.progress
 import tyro
 from array_record.python.array_record_module import ArrayRecordWriter
-from jax import Array
 
-from generator.language import provide, requires
+from generator.language import requires
 from generator.language.roles import (
     PAIR,
-    Config,
-    Decoder,
     InputError,
     abstract_batch,
     check_config,
@@ -32,28 +29,11 @@ from generator.language.roles import (
     load_tokenizer,
     make_mesh,
     read_description,
-    score,
+    target_log_likelihoods,
     token_type,
 )
 
 requires("data/pairs")
-
-
-def target_log_likelihoods(model: Decoder, batch: dict[str, Array], config: Config) -> Array:
-    """Returns the log-likelihoods of targets [B, T]."""
-    x = model.hidden(batch["tokens"])  # [B, T, D]
-    log_likelihood, _ = score(model.embedding, x, batch["targets"], config)
-    return log_likelihood
-
-
-@provide("target_log_likelihoods")
-def segment_ids(batch) -> Array:
-    return batch["segment_ids"]
-
-
-@provide("target_log_likelihoods")
-def positions(batch) -> Array:
-    return batch["positions"]
 
 
 def pair_records(row: dict[str, np.ndarray], dtype: np.dtype) -> Iterator[bytes]:

@@ -12,11 +12,7 @@ from typing import Any
 
 import pebble
 
-from generator.language import requires
 from generator.language.roles import InputError, end_with_parent
-
-requires("data/prepare")
-
 
 MOST = 1e6  # a larger reward is a mistake
 

@@ -4,7 +4,10 @@ Source: Gu et al. 2024, arXiv 2306.08543, section 2.2 (reverse KL by policy grad
 2306.13649 (completions of the student).
 """
 
+import concurrent.futures
+import functools
 import http.client
+import itertools
 import json
 import time
 import urllib.error
@@ -25,11 +28,14 @@ class Config:
 RETRY_AFTER = 1, 2, 4, 8  # seconds before a server that fails is asked again
 
 
+COMPLETIONS = 16  # in a request
+
+
 START_ONE = "start a server of a model with the same tokenizer"
 
 
 def teacher_logprobs(url: str, requests: list[Request]) -> list[list[float]]:
-    """Asks a server for its log-probabilities of sampled tokens. Raises InputError if it has none."""
+    """Asks a server, once, for its log-probabilities of sampled tokens. Raises InputError if it has none."""
     asked = {"prompt": [request.sequence for request in requests], "max_tokens": 1, "echo": True, "logprobs": 0}
     content, header = json.dumps(asked).encode(), {"Content-Type": "application/json"}
     for seconds in (*RETRY_AFTER, 0):
@@ -55,6 +61,14 @@ def teacher_logprobs(url: str, requests: list[Request]) -> list[list[float]]:
     raise AssertionError
 
 
+def teacher_advantages(url: str, requests: list[Request]) -> list[list[float]]:
+    """Returns by how much likelier the teacher finds each sampled token (nats)."""
+    parts = [requests[start : start + COMPLETIONS] for start in range(0, len(requests), COMPLETIONS)]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        taught = itertools.chain.from_iterable(pool.map(functools.partial(teacher_logprobs, url), parts))
+        return [np.subtract(x, y.logprobs).tolist() for x, y in zip(taught, requests, strict=True)]
+
+
 @splice("Rollouts.rewards")
 def _(self, config):
     if not config.teacher:
@@ -66,8 +80,17 @@ def _(self, config):
 @splice("Rollouts.advantages")
 def _(self, requests, advantages):
     if self.config.teacher:
-        taught = teacher_logprobs(self.config.teacher, requests)
-        advantages = [np.subtract(x, y.logprobs).tolist() for x, y in zip(taught, requests, strict=True)]
+        advantages = teacher_advantages(self.config.teacher, requests)
         self.metrics["rollout/reverse_kl"] = -np.mean(np.concatenate(advantages))
+    else:
+        proceed()
+
+
+@splice("Rollouts.evaluate")
+def _(self, requests, sums, loss, count):
+    if self.config.teacher:
+        advantages = np.concatenate(teacher_advantages(self.config.teacher, requests))
+        loss, count = -advantages.sum(), len(advantages)
+        sums = {"reverse_kl": loss}
     else:
         proceed()

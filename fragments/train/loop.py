@@ -82,16 +82,17 @@ def train(config: Config) -> None:
             return
         with point("train.compile", state, batches):
             compiled_step = compile_step(state, batches)
-        compiled_eval_step = jax.jit(eval_step)
+        with point("train.eval_step", data):
+            compiled_eval_step = jax.jit(eval_step)
         with point("train.monitor", directory, config, step):
             monitor = Monitor(directory, config, step)
         stack.callback(monitor.close)
         stack.callback(checkpoints.close)  # closes first, as the last checkpoint matters more than metrics
-        point("train.compiled", stack, step, config)
+        point("train.compiled", stack, step, config, state, data, monitor, checkpoints, mesh)
         pending, is_last = None, False  # pending: the last step, which the device is still working on
 
         def evaluate() -> None:
-            with point("train.evaluate", compiled_eval_step, data, held_out, state):
+            with point("train.evaluate", compiled_eval_step, data, held_out, state, checkpoints, step):
                 sums = [compiled_eval_step(state.model, data.to_devices(batch)) for batch in held_out]
             with point("train.evaluation", sums, held_out, config, state, step, mesh, monitor):
                 total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))

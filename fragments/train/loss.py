@@ -92,3 +92,20 @@ def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array
     sums = {"cross_entropy": cross_entropy, "targets": jnp.sum(batch["weights"])}
     point("loss.terms", total, sums, model=model, batch=batch, x=x, log_likelihood=log_likelihood, config=config)
     return total, sums
+
+
+def target_log_likelihoods(model: Decoder, batch: dict[str, Array], config: Config) -> Array:
+    """Returns the log-likelihoods of targets [B, T]."""
+    x = model.hidden(batch["tokens"])  # [B, T, D]
+    log_likelihood, _ = score(model.embedding, x, batch["targets"], config)
+    return log_likelihood
+
+
+@provide("target_log_likelihoods")
+def segment_ids(batch) -> Array:
+    return batch["segment_ids"]
+
+
+@provide("target_log_likelihoods")
+def positions(batch) -> Array:
+    return batch["positions"]

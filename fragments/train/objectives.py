@@ -65,6 +65,7 @@ def _(sums, monitor, step):
     for metric in sums[0]["objective"]:
         mean = sum(float(x["objective"][metric]) for x in sums) / sum(float(x["targets"]) for x in sums)
         monitor.record(step, {f"eval/{metric}": mean})
+        print(f"step {step}: {metric} on held-out data {mean:.4f}", flush=True)
 
 
 @splice("evaluate.changed", optional=True)

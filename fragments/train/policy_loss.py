@@ -1,7 +1,8 @@
 """GRPO: a policy gradient on completions that the model sampled itself.
 
 Source: Shao et al. 2024, arXiv 2402.03300, section 4.1; Yu et al. 2025, arXiv 2503.14476, sections 3.1 and 3.3 (clip
-higher, mean over tokens); Zheng et al. 2025, arXiv 2507.18071 (ratio of sequences: GSPO).
+higher, mean over tokens); Zheng et al. 2025, arXiv 2507.18071 (ratio of sequences: GSPO); for the KL term, GRPO's
+equation 4.
 """
 
 from typing import Literal
@@ -9,8 +10,8 @@ from typing import Literal
 import jax.numpy as jnp
 from jax import Array
 
-from generator.language import proceed, requires, splice
-from generator.language.roles import Config, InputError, Objective, Rollouts, checkpoint_items, with_matrices_in
+from generator.language import requires, splice
+from generator.language.roles import Config, InputError, Objective
 
 requires("rollouts", "objectives")
 
@@ -20,6 +21,7 @@ class Config:
     ratio_per: Literal["token", "sequence"] = "token"  # what has a ratio of probabilities: GSPO has sequence in both
     clip_low: float = 0.2  # ratios below 1 - this give no gradient where the advantage is negative
     clip_high: float = 0.28  # ratios above 1 + this give none where it is positive
+    kl_coefficient: float = 0.0  # weight of the KL divergence to the weights of step 0; 0: these are not computed
 
 
 def grpo_loss(log_likelihood: Array, batch: dict[str, Array], config: Config) -> Objective:
@@ -34,7 +36,26 @@ def grpo_loss(log_likelihood: Array, batch: dict[str, Array], config: Config) ->
     gain = ratio * advantages
     clipped = jnp.minimum(gain, jnp.clip(ratio, 1 - config.clip_low, 1 + config.clip_high) * advantages)
     sums = {"mismatch": jnp.sum(mismatch * weights), "clipped": jnp.sum((clipped < gain) * weights)}
-    return -jnp.sum(clipped * weights), jnp.sum(weights), sums
+    loss = -jnp.sum(clipped * weights)
+    if config.kl_coefficient:
+        lead = jnp.where(weights > 0, batch["reference"] - log_likelihood, 0)
+        sums["kl"] = jnp.sum((jnp.exp(lead) - lead - 1) * weights)
+        loss += config.kl_coefficient * sums["kl"]
+    return loss, jnp.sum(weights), sums
+
+
+@splice("check_config.bounds")
+def _(bounds):
+    bounds.update(kl_coefficient=(0, 1e6))
+
+
+@splice("train.objective")
+def _(config):
+    if (config.ratio_per, config.loss_per) == ("sequence", "token"):
+        raise InputError("--ratio-per sequence: weighs whole completions: give --loss-per sequence as well")
+    if config.kl_coefficient and config.objective != "grpo":
+        problem = f"is a term of --objective grpo, not of {config.objective}"
+        raise InputError(f"--kl-coefficient {config.kl_coefficient}: {problem}: give 0")
 
 
 @splice("objectives")
@@ -46,36 +67,8 @@ def _(found):
 def _(dtypes, config):
     if config.objective == "grpo":
         dtypes |= {"advantages": "float32", "sampled_logprobs": "float32"}
-
-
-@splice("train.data", after="agreement")
-def _(config, batches, data, held_out):
-    if config.objective == "grpo":
-        data, held_out = Rollouts(config, batches["tokens"].sharding), []
-    else:
-        proceed()
-
-
-@splice("train.before_batch")
-def _(config, monitor, data, state):
-    if isinstance(data, Rollouts) and not data.waiting:  # samples now
-        data.policy, data.folder = with_matrices_in(config.dtype, state.model), monitor.folder
-
-
-@splice("train.batch")
-def _(checkpoints, step, state, data):
-    try:
-        proceed()
-    except InputError:  # of a reward or a teacher: what is done is not lost
-        if isinstance(data, Rollouts) and step not in (0, checkpoints.manager.latest_step()):
-            checkpoints.save(step, checkpoint_items(state), data)
-        raise
-
-
-@splice("train.after_step")
-def _(metrics, data):
-    if isinstance(data, Rollouts):
-        metrics |= data.metrics
+        if config.kl_coefficient:
+            dtypes["reference"] = "float32"
 
 
 @splice("Monitor.text")

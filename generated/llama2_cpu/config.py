@@ -65,6 +65,7 @@ class Config:
     ratio_per: Literal["token", "sequence"] = "token"  # what has a ratio of probabilities: GSPO has sequence in both
     clip_low: float = 0.2  # ratios below 1 - this give no gradient where the advantage is negative
     clip_high: float = 0.28  # ratios above 1 + this give none where it is positive
+    kl_coefficient: float = 0.0  # weight of the KL divergence to the weights of step 0; 0: these are not computed
     seed: int = 0  # seed of the initial weights and of the data order
     steps: int = 1000  # optimizer steps of the whole run, over which the learning rate falls
     accumulation: int = 1  # microbatches per batch, one after the other, to save memory

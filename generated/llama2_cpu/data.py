@@ -24,9 +24,7 @@ import multiprocessing
 import os
 import re
 import secrets
-import signal
 import sys
-import threading
 import time
 import zlib
 from collections.abc import Iterator, Sequence
@@ -47,7 +45,7 @@ from .batch_page import batch_page
 from .chats import PAIR, TOKEN_AND_WEIGHT, Chats, tell_of
 from .config import PRESETS, Config
 from .documents import CHAT_MARK, TEXT_BYTES, allow_open_files, find_files, is_pair, open_documents, open_files
-from .errors import ExitCode, InputError, Stop, check_config, ending_with_messages
+from .errors import ExitCode, InputError, Stop, check_config, end_with_parent, ending_with_messages
 from .parallel import RULES
 from .pipeline import check_pipeline
 from .preferences import PREFERENCES, WITH_REFERENCE
@@ -205,8 +203,8 @@ def are_pairs(config: Config, tokens: np.ndarray, path: str) -> bool:
     found = tokens.dtype == PAIR
     if found != (config.objective in PREFERENCES):
         problem = f"holds {'pairs' if found else 'no pairs of chosen and rejected answers'}"
-        advice = f"other data, or --objective {' or '.join(PREFERENCES) if found else 'next_token'}"
-        raise InputError(f"data {path}: {problem}, and --objective is {config.objective}: give {advice}")
+        advice = f"train with --objective {' or '.join(PREFERENCES) if found else 'next_token'}"
+        raise InputError(f"data {path}: {problem}, not for {config.objective}: give other data, or {advice}")
     if config.objective in WITH_REFERENCE and np.isnan(tokens["reference"]).any():
         command = f"python -m {__package__}.reference --checkpoint-dir DIR --data PREPARED --out OUT"
         problem = f"has no log-likelihoods of a reference, which --objective {config.objective} compares with"
@@ -223,6 +221,9 @@ def pair_pieces(config: Config, pair: np.ndarray, source: str) -> list[dict[str,
             return []
         most = max(config.sequence_length // 2, config.sequence_length - min(sizes))  # the longer one is cut first
         answers = [answer[: most + 1] for answer in answers]
+        if np.array_equal(*(answer["token"] for answer in answers)):
+            tell_of("whose answers are the same once they are cut, and which are left out", source)
+            return []
     if not all(answer["weight"][1:].any() for answer in answers):
         tell_of("without a token that has a loss", source)
         return []
@@ -432,6 +433,8 @@ def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct
         dtypes["reference"] = "float32"
     if config.objective == "grpo":
         dtypes |= {"advantages": "float32", "sampled_logprobs": "float32"}
+        if config.kl_coefficient:
+            dtypes["reference"] = "float32"
     shares = mesh.shape["context"]
     multiple = shares
     if config.sequence_length % multiple:
@@ -487,12 +490,6 @@ def plan_shards(files: list[Path], sizes: list[int]) -> list[tuple[tuple[Path, .
             plan += [(tuple(group), part, parts) for part in range(parts)]
             group, total = [], 0
     return plan
-
-
-def end_with_parent() -> None:
-    """Leaves Ctrl-C to the parent of a worker, and ends the worker if its parent is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=lambda: (multiprocessing.parent_process().join(), os._exit(1)), daemon=True).start()
 
 
 def write_shard(

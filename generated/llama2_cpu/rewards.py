@@ -14,8 +14,7 @@ from typing import Any
 
 import pebble
 
-from .data import end_with_parent
-from .errors import InputError
+from .errors import InputError, end_with_parent
 
 MOST = 1e6  # a larger reward is a mistake
 

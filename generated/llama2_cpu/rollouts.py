@@ -5,15 +5,17 @@
 import dataclasses
 import json
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 from etils import epath
+from jax import Array
 from jax.sharding import NamedSharding
 
 from .chat_template import TemplateError
-from .chats import Chats, read_messages
+from .chats import WithTemplate, read_messages
 from .config import Config
 from .data import Batches, fingerprint, identity
 from .documents import find_files
@@ -21,7 +23,7 @@ from .engine import Engine, EngineSettings, Request, SamplingParams
 from .errors import InputError
 from .model import Decoder
 from .rewards import Rewards
-from .teacher import teacher_logprobs
+from .teacher import teacher_advantages
 from .text import load_ends
 from .tokenizer import AnyTokenizer, load_tokenizer
 
@@ -50,10 +52,10 @@ def most_tokens(config: Config) -> int:
     return min(config.sequence_length + 1, config.context_length)
 
 
-def read_prompts(config: Config, tokenizer: AnyTokenizer) -> list[Prompt]:
+def read_prompts(config: Config, tokenizer: AnyTokenizer, data: str) -> list[Prompt]:
     """Reads rows of JSONL files, and tells how many prompts are left out as too long. Raises InputError for others."""
-    chats, found, too_long = Chats(tokenizer, config.tokenizer, "all"), [], 0
-    for path in find_files(config.data):
+    chats, found, too_long = WithTemplate(tokenizer, config.tokenizer), list[Prompt](), 0
+    for path in find_files(data):
         for number, line in enumerate(path.read_bytes().splitlines(), 1):
             try:
                 row = json.loads(line) if line.strip() else None
@@ -64,6 +66,8 @@ def read_prompts(config: Config, tokenizer: AnyTokenizer) -> list[Prompt]:
                     tokens = tokenizer.encode_prompt(prompt)
                 elif prompt and isinstance(prompt, list):
                     messages, _ = read_messages(prompt, "prompt", f"{path}:{number}")
+                    if messages[-1]["role"] == "assistant":
+                        raise ValueError("its last message is the assistant's, who is to answer")
                     tools, names = chats.options(row)
                     tokens = chats.template.encode(messages, tools or None, names=names)
                 else:
@@ -79,9 +83,9 @@ def read_prompts(config: Config, tokenizer: AnyTokenizer) -> list[Prompt]:
                 too_long += 1
     room = f"--completion-tokens {config.completion_tokens} in a sequence of {most_tokens(config)}"
     if too_long:
-        print(f"data {config.data}: {too_long:,} prompts are too long for {room}, and left out")
+        print(f"data {data}: {too_long:,} prompts are too long for {room}, and left out")
     if not found:
-        raise InputError(f"data {config.data}: there is no prompt, or none short enough for {room}: change these")
+        raise InputError(f"data {data}: there is no prompt, or none short enough for {room}: change these")
     return found
 
 
@@ -91,12 +95,14 @@ class Rollouts(Batches):
     def __init__(self, config: Config, sharding: NamedSharding):
         if jax.process_count() > 1:
             raise InputError(f"--objective {config.objective}: samples in one process: start it in one")
-        if not config.data or config.eval_data:
-            raise InputError("--objective grpo: needs --data with prompts, in JSONL, and evaluates on no --eval-data")
+        if not config.data:
+            raise InputError("--objective grpo: needs --data with prompts, in JSONL")
         self.config, self.sharding, self.rows = config, sharding, list(range(config.batch_size))
         self.tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
         self.ends = load_ends(self.tokenizer, config.tokenizer)
-        self.prompts = read_prompts(config, self.tokenizer)
+        self.prompts, most = read_prompts(config, self.tokenizer, config.data), config.eval_batches * config.batch_size
+        held_out = read_prompts(config, self.tokenizer, config.eval_data)[:most] if config.eval_data else []
+        self.held_out_prompts = held_out
         self.documents = zlib.crc32(json.dumps([fingerprint(config.data), identity(self.tokenizer)]).encode())
         if not config.teacher:
             if config.group_size < 2 or not config.reward:
@@ -105,16 +111,46 @@ class Rollouts(Batches):
         elif config.reward:
             raise InputError("--teacher and --reward: give one of them")
         self.round, self.waiting = 0, list[list[Sampled]]()  # waiting: the batches left of this round
-        self.policy: Decoder | None = None
-        self.folder: epath.Path | None = None  # for what is sampled
         self.metrics: dict[str, float] = {}  # of the completions, where this batch is the first of them
+
+    def follow(self, policy: Callable[[], Decoder], open_reference: Callable, folder: epath.Path | None) -> None:
+        """Takes what returns the model as it is, what opens the one of step 0, and a folder for what is sampled."""
+        self.policy, self.folder = policy, folder
+        self.reference = open_reference(policy) if self.config.kl_coefficient else None
+
+    def held_out(self) -> list[dict[str, np.ndarray]]:
+        """Returns batches of held-out prompts: their places, int32 [rows, 1], and -1 where there are no more."""
+        count, size = len(self.held_out_prompts), self.config.batch_size
+        places = np.pad(np.arange(count, dtype=np.int32), (0, -count % size), constant_values=-1)
+        return [{"prompt": rows} for rows in places.reshape(-1, size, 1)]
+
+    def evaluation(self) -> Callable:
+        return self.evaluate
+
+    def evaluate(self, _: Decoder, batch: dict[str, Array]) -> dict[str, Any]:
+        """Returns sums over held-out prompts, each with a completion at temperature 1, whose seed is its place."""
+        places = [place for place in np.asarray(batch["prompt"])[:, 0].tolist() if place >= 0]
+        prompts = [self.held_out_prompts[place] for place in places]
+        requests = self.generate(prompts, places)
+        if self.config.teacher:
+            advantages = np.concatenate(teacher_advantages(self.config.teacher, requests))
+            loss, count = -advantages.sum(), len(advantages)
+            sums = {"reverse_kl": loss}
+        else:
+            rewards, _ = self.rewards(self.completions(prompts, requests))
+            sums = {"reward": sum(rewards), "tokens": sum(len(request.tokens) for request in requests)}
+            loss, count = -sums["reward"], len(requests)
+        return {"cross_entropy": loss, "targets": count, "objective": sums}
 
     def __next__(self) -> dict[str, np.ndarray]:
         self.metrics = {}
         if not self.waiting:
             sampled, size = self.sample(), self.config.batch_size
             self.waiting = [sampled[start : start + size] for start in range(0, len(sampled), size)]
-        return self.batch(self.waiting.pop(0))
+        batch = self.batch(self.waiting.pop(0))
+        if self.reference:
+            batch["reference"] = np.asarray(self.reference(self.to_devices(batch)))
+        return batch
 
     def choose(self, count: int) -> list[Prompt]:
         """Returns the prompts of this round; each epoch has an order of its own."""
@@ -123,35 +159,34 @@ class Rollouts(Batches):
         orders = {epoch: np.random.default_rng([self.config.seed, epoch]).permutation(size) for epoch in epochs}
         return [self.prompts[orders[place // size][place % size]] for place in places]
 
-    def generate(self, prompts: list[Prompt]) -> list[Request]:
-        """Samples `group_size` completions of each prompt, one prompt after the other."""
-        config, count = self.config, len(prompts) * self.config.group_size
-        rows = min(count, config.rollout_sequences)
+    def generate(self, prompts: list[Prompt], seeds: list[int]) -> list[Request]:
+        """Samples completions with these seeds at temperature 1: as many of each prompt, one prompt after the other."""
+        config, count, size = self.config, len(seeds), len(seeds) // len(prompts)
+        rows = min(config.batch_size * config.batches_per_rollout, config.rollout_sequences)
         sizes = EngineSettings(max_sequences=rows, max_length=most_tokens(config), queue=count)
         # made anew, so that steps have the memory of its KV cache
-        engine = Engine(config, self.policy, self.ends, sizes, self.sharding.mesh)
-        self.policy = None
-        seeds = np.random.default_rng([config.seed, self.round]).integers(2**32, size=count).tolist()
+        engine = Engine(config, self.policy(), self.ends, sizes, self.sharding.mesh)
         asked: dict[int, Request] = {}
-        for first in range(config.group_size):  # which computes the prompts that the others share
-            for place in range(first, count, config.group_size):
+        for first in range(size):  # which computes the prompts that the others share
+            for place in range(first, count, size):
                 sampling = SamplingParams(max_tokens=config.completion_tokens, temperature=1.0, seed=seeds[place])
-                asked[place] = engine.add(prompts[place // config.group_size].tokens, sampling)
+                asked[place] = engine.add(prompts[place // size].tokens, sampling)
         while engine.queued or engine.running:
             engine.step()
         return [asked[place] for place in range(count)]
 
     def sample(self) -> list[Sampled]:
         """Returns the completions of a round."""
-        prompts = self.choose(self.config.batch_size * self.config.batches_per_rollout // self.config.group_size)
-        requests = self.generate(prompts)
+        config, count = self.config, self.config.batch_size * self.config.batches_per_rollout
+        prompts = self.choose(count // config.group_size)
+        seeds = np.random.default_rng([config.seed, self.round]).integers(2**32, size=count).tolist()
+        requests = self.generate(prompts, seeds)
         self.metrics = {
             "rollout/tokens": np.mean([len(request.tokens) for request in requests]),
             "rollout/cut_off": np.mean([request.finish == "length" for request in requests]),
         }
         if self.config.teacher:
-            taught = teacher_logprobs(self.config.teacher, requests)
-            advantages = [np.subtract(x, y.logprobs).tolist() for x, y in zip(taught, requests, strict=True)]
+            advantages = teacher_advantages(self.config.teacher, requests)
             self.metrics["rollout/reverse_kl"] = -np.mean(np.concatenate(advantages))
         else:
             advantages = self.advantages(prompts, requests)
@@ -159,11 +194,16 @@ class Rollouts(Batches):
         pairs = zip(requests, advantages, strict=True)
         return [Sampled(request.prompt, request.tokens, request.logprobs, found) for request, found in pairs]
 
+    def completions(self, prompts: list[Prompt], requests: list[Request]) -> list[tuple[Any, str, dict[str, Any]]]:
+        """Returns what rewards are functions of: prompts, completions, and other fields of the rows."""
+        texts = [self.tokenizer.decode(x.tokens[:-1] if x.finish == "stop" else x.tokens) for x in requests]
+        each = [prompt for prompt in prompts for _ in range(len(texts) // len(prompts))]
+        return [(prompt.prompt, text, prompt.fields) for prompt, text in zip(each, texts, strict=True)]
+
     def advantages(self, prompts: list[Prompt], requests: list[Request]) -> list[list[float]]:
         """Returns the advantage of each token: that of its completion's reward over the rewards of its group."""
         config, size = self.config, self.config.group_size
-        texts = [self.tokenizer.decode(x.tokens[:-1] if x.finish == "stop" else x.tokens) for x in requests]
-        asked = [(prompts[i // size].prompt, text, prompts[i // size].fields) for i, text in enumerate(texts)]
+        asked = self.completions(prompts, requests)
         given, unfinished = self.rewards(asked)
         rewards = np.reshape(given, (-1, size))
         spread = rewards.std(axis=1, keepdims=True)

@@ -2,22 +2,29 @@
 # Fragments: teacher/teacher.
 """Log-probabilities that a teacher, the model of a server, gives to what the model sampled."""
 
+import concurrent.futures
+import functools
 import http.client
+import itertools
 import json
 import time
 import urllib.error
 import urllib.request
+
+import numpy as np
 
 from .engine import Request
 from .errors import InputError
 
 RETRY_AFTER = 1, 2, 4, 8  # seconds before a server that fails is asked again
 
+COMPLETIONS = 16  # in a request
+
 START_ONE = "start a server of a model with the same tokenizer"
 
 
 def teacher_logprobs(url: str, requests: list[Request]) -> list[list[float]]:
-    """Asks a server for its log-probabilities of sampled tokens. Raises InputError if it has none."""
+    """Asks a server, once, for its log-probabilities of sampled tokens. Raises InputError if it has none."""
     asked = {"prompt": [request.sequence for request in requests], "max_tokens": 1, "echo": True, "logprobs": 0}
     content, header = json.dumps(asked).encode(), {"Content-Type": "application/json"}
     for seconds in (*RETRY_AFTER, 0):
@@ -41,3 +48,11 @@ def teacher_logprobs(url: str, requests: list[Request]) -> list[list[float]]:
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise InputError(f"--teacher {url}: gives no log-probabilities: {error!r}: {START_ONE}") from None
     raise AssertionError
+
+
+def teacher_advantages(url: str, requests: list[Request]) -> list[list[float]]:
+    """Returns by how much likelier the teacher finds each sampled token (nats)."""
+    parts = [requests[start : start + COMPLETIONS] for start in range(0, len(requests), COMPLETIONS)]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        taught = itertools.chain.from_iterable(pool.map(functools.partial(teacher_logprobs, url), parts))
+        return [np.subtract(x, y.logprobs).tolist() for x, y in zip(taught, requests, strict=True)]

@@ -85,9 +85,13 @@ def write_rows(path, rows) -> str:
 
 @pytest.fixture
 def config(tmp_path):
-    """Returns settings with 12 pairs, two of which do not fit a sequence: one by its rejected answer, one by both."""
+    """Returns settings with 13 pairs. Three do not fit a sequence: one by its rejected answer, two by both.
+
+    Of one, the answers are the same where they are cut.
+    """
     rows = [dict(prompt=f"{i}?", chosen="yes " * (i % 3 + 1), rejected="no " * (i % 2 + 1)) for i in range(10)]
     rows += [dict(prompt="?", chosen="x" * size, rejected="y" * 200) for size in (8, 100)]
+    rows.append(dict(prompt="?", chosen="z" * 200 + "y", rejected="z" * 200 + "x"))
     fields = dict(tokenizer=save_chat_tokenizer(tmp_path / "tokenizer", CHAT_FORMS["chatml"]), vocab_size=400)
     fields |= dict(sequence_length=64, batch_size=2, eval_share=0.0, objective="orpo")
     return dataclasses.replace(PRESETS["tiny"], data=write_rows(tmp_path / "pairs.jsonl", rows), **fields)
@@ -108,6 +112,7 @@ def test_pairs_stay_together_in_batches(config, tmp_path, capsys):
             seen.add(tuple(tokenizer.decode(row["targets"][x][row["weights"][x] > 0].tolist()) for x in within))
     told = capsys.readouterr().err
     assert "longer than a sequence, whose ends are cut off: 1 so far" in told
+    assert "the same once they are cut, and which are left out: 1 so far" in told
     whole = {(chosen, rejected) for chosen, rejected in seen if "x" not in chosen}
     assert whole == {("yes " * (i % 3 + 1), "no " * (i % 2 + 1)) for i in range(6)}
     # of 64 targets: 8 and eos, so that 55 are left; or half for each
@@ -118,7 +123,7 @@ def test_pairs_stay_together_in_batches(config, tmp_path, capsys):
         refusing = make_datasets(dataclasses.replace(config, long_chats="refuse"), "train")[0]
         [next(refusing) for _ in range(9)]
     ended = run_prepare(config.data, tmp_path / "out", "--tokenizer", config.tokenizer, "--workers=1")
-    assert ended.returncode == 0 and "12 documents" in ended.stdout, ended.stderr
+    assert ended.returncode == 0 and "13 documents" in ended.stdout, ended.stderr
     plain, prepared = make_batches(config), make_batches(dataclasses.replace(config, data=str(tmp_path / "out")))
     for _ in range(9):
         assert_same(next(plain), next(prepared))
@@ -126,13 +131,13 @@ def test_pairs_stay_together_in_batches(config, tmp_path, capsys):
 
 def test_objectives_and_data_must_fit(config, tmp_path):
     with pytest.raises(
-        InputError, match=r"holds pairs, and --objective is next_token: give other data, or --objective"
+        InputError, match=r"holds pairs, not for next_token: give other data, or train with --objective"
     ):
         make_batches(dataclasses.replace(config, objective="next_token"))
     with pytest.raises(InputError, match=r"has no log-likelihoods of a reference.*reference --checkpoint-dir DIR"):
         make_batches(dataclasses.replace(config, objective="dpo"))
     texts = write_rows(tmp_path / "texts.jsonl", [{"text": "a text"}])
-    with pytest.raises(InputError, match=r"holds no pairs .* --objective is dpo: give other data, or .* next_token"):
+    with pytest.raises(InputError, match=r"holds no pairs .*, not for dpo: give other data, or .* next_token"):
         make_batches(dataclasses.replace(config, data=texts, objective="dpo"))
     with pytest.raises(InputError, match="--objective ppo: must be one of next_token, dpo"):
         train(dataclasses.replace(config, objective="ppo"))

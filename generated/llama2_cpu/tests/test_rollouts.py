@@ -13,7 +13,8 @@ import optax
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ..checkpoint import load_checkpoint
+from ..checkpoint import Checkpoints, load_checkpoint
+from ..engine import Engine, EngineSettings, SamplingParams
 from ..errors import InputError
 from ..parallel import make_mesh
 from ..rollouts import Rollouts
@@ -67,9 +68,13 @@ def settings(tmp_path, monkeypatch):
     return made | AUXILIARY | dict(completion_tokens=5, steps=4, checkpoint_dir=str(tmp_path / "run"))
 
 
+def records(run) -> list[dict]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
 def rollouts(config, model=None) -> Rollouts:
     found = Rollouts(config, NamedSharding(make_mesh(1, 1, 1), PartitionSpec()))
-    found.policy = model
+    found.follow(lambda: model, lambda policy: None, None)
     return found
 
 
@@ -96,20 +101,23 @@ def test_the_gradient_is_that_of_reinforce(settings):
 
 @pytest.mark.parametrize("per", ["token", "sequence"])
 def test_ratios_are_clipped(settings, per):
-    """Once the policy is another one: as a loop over completions and tokens has it."""
-    config = dataclasses.replace(WIDE, **settings, loss_per=per, ratio_per=per, clip_low=0.1)
+    """Once the policy is another one: as a loop over completions and tokens has it, with the KL term."""
+    config = dataclasses.replace(WIDE, **settings, loss_per=per, ratio_per=per, clip_low=0.1, kl_coefficient=0.3)
     batch = next(rollouts(config, wide_model()))
-    moved = np.random.default_rng(0).normal(0, 0.6, batch["weights"].shape).astype(np.float32)
+    moved, lead = np.random.default_rng(0).normal(0, 0.6, (2, *batch["weights"].shape)).astype(np.float32)
     logprobs = batch["sampled_logprobs"].copy()
     batch["sampled_logprobs"] = logprobs + moved * (batch["weights"] > 0)
+    batch["reference"] = np.where(batch["weights"] > 0, logprobs + lead, 1e9)
     total, sums = jax.jit(lambda model: loss(model, batch, config))(wide_model())
     wanted = clipped = count = 0.0
-    for places, moves, advantages in zip(batch["weights"] > 0, -moved, batch["advantages"], strict=True):
+    each = zip(batch["weights"] > 0, -moved, lead, batch["advantages"], strict=True)
+    for places, moves, leads, advantages in each:
         length, advantage = places.sum(), advantages[places][0]
         ratios = np.exp(moves[places] if per == "token" else np.full(length, moves[places].mean()))
         gains = np.minimum(ratios * advantage, np.clip(ratios, 0.9, 1.28) * advantage)
         weight = 1 if per == "token" else 1 / length
-        wanted, count = wanted - weight * gains.sum(), count + weight * length
+        divergence = np.sum(np.exp(leads[places]) - leads[places] - 1)  # equation 4 of GRPO
+        wanted, count = wanted + weight * (0.3 * divergence - gains.sum()), count + weight * length
         clipped += weight * np.sum(gains < ratios * advantage)
     assert clipped > 0
     np.testing.assert_allclose(total, wanted, rtol=1e-4, atol=1e-4)
@@ -117,27 +125,37 @@ def test_ratios_are_clipped(settings, per):
 
 
 def test_a_stopped_run_goes_on_to_the_bit(settings, tmp_path):
-    """From the middle of a rollout, whose second batch waits."""
-    more = dict(batches_per_rollout=2, checkpoint_every=1, keep_last=9, learning_rate=1e-2)
-    config = dataclasses.replace(WIDE, **settings, **more)
+    """From the middle of a rollout, whose second batch waits, with the same reference and held-out rewards."""
+    held_out = [{"prompt": "xyz"[: i % 3 + 1] * (i + 1), "bonus": 0.5} for i in range(7)]
+    (tmp_path / "held_out.jsonl").write_text("\n".join(map(json.dumps, held_out)))
+    more = dict(batches_per_rollout=2, checkpoint_every=1, keep_last=2, learning_rate=1e-2, eval_every=2)
+    more |= dict(eval_data=str(tmp_path / "held_out.jsonl"), eval_batches=2, kl_coefficient=0.1)
+    config, run = dataclasses.replace(WIDE, **settings, **more), tmp_path / "run"
+    imported = Checkpoints(run, config)
+    imported.save(0, {"model": wide_model()})
+    imported.close()
     train(config)
-    run = tmp_path / "run"
+    evaluated = [line for line in records(run) if "eval/reward" in line or "eval/tokens" in line]
+    assert [line["step"] for line in evaluated] == [0, 0, 2, 2, 4, 4]
     wanted = jax.tree.leaves(load_checkpoint(str(run), make_mesh(1, 1, 1))[1])
     shutil.rmtree(run / "4")
     train(config)
     found = jax.tree.leaves(load_checkpoint(str(run), make_mesh(1, 1, 1))[1])
     assert all(np.array_equal(x, y) for x, y in zip(found, wanted, strict=True))
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    told = {line["step"]: line for line in lines if "train/loss" in line}
+    again = [line for line in records(run) if "eval/reward" in line or "eval/tokens" in line]
+    assert [x | {"time": ""} for x in again] == [x | {"time": ""} for x in evaluated]
+    told = {line["step"]: line for line in records(run) if "train/loss" in line}
     assert [step for step, line in told.items() if "rollout/reward" in line] == [1, 3]
     assert max(told[step]["train/mismatch"] for step in (1, 3)) < 1e-5
+    assert told[1]["train/kl"] < 1e-8 < 1e-5 < min(told[step]["train/kl"] for step in (2, 3, 4))
     assert min(told[step]["train/mismatch"] for step in (2, 4)) > 1e-4  # a step after the model sampled
     with pytest.raises(InputError, match="not the prompts that this run had"):
         (tmp_path / "prompts.jsonl").write_text(json.dumps(PROMPTS[0]))
         train(dataclasses.replace(config, steps=5))
     with pytest.raises(InputError, match="step 4 is of --objective grpo: give it again, or export"):
-        texts = dict(objective="next_token", data=str(tmp_path / "rewarding.py"), eval_share=0.0)
-        train(dataclasses.replace(config, steps=5, **texts, allow_other_data=True))
+        texts = str(tmp_path / "rewarding.py")
+        changed = dict(objective="next_token", data=texts, eval_data=texts, allow_other_data=True)
+        train(dataclasses.replace(config, steps=5, **changed, kl_coefficient=0.0))
     with pytest.raises(InputError, match="step 4 is of another --objective or --batch-size"):
         train(dataclasses.replace(config, steps=5, batch_size=2, allow_other_data=True))
 
@@ -167,6 +185,25 @@ def test_what_is_done_is_saved_if_a_reward_fails(settings, tmp_path):
     assert (tmp_path / "run/4").is_dir()
 
 
+def test_held_out_prompts_have_a_completion_each(settings, tmp_path):
+    """As an engine has them that samples with their places as seeds; a place below 0 is none."""
+    rows = [{"prompt": "xyz"[: i % 3 + 1] * (i + 1), "bonus": 0.5} for i in range(9)]
+    (tmp_path / "held_out.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    more = settings | dict(eval_data=str(tmp_path / "held_out.jsonl"), eval_batches=2, reward="rewarding:some")
+    found = rollouts(dataclasses.replace(WIDE, **more), wide_model())
+    sums = [found.evaluate(found.policy(), batch) for batch in found.held_out()]
+    assert [x["targets"] for x in sums] == [4, 4] and found.round == 0
+    engine = Engine(WIDE, wide_model(), found.ends, EngineSettings(max_sequences=1, max_length=32))
+    wanted = length = 0
+    for place, row in enumerate(rows[:8]):
+        sampling = SamplingParams(max_tokens=5, temperature=1.0, seed=place)
+        (request,) = engine.generate([found.tokenizer.encode_prompt(row["prompt"])], sampling)
+        text = found.tokenizer.decode([token for token in request.tokens if token not in found.ends])
+        wanted, length = wanted + sum(map(ord, text)) % 10 + 0.5, length + len(request.tokens)
+    assert sum(x["objective"]["reward"] for x in sums) == wanted == -sum(x["cross_entropy"] for x in sums)
+    assert sum(x["objective"]["tokens"] for x in sums) == length
+
+
 @pytest.mark.parametrize("name", ["hangs", "ends"])
 def test_rewards_that_do_not_end_are_0(settings, name, capfd):
     config = dataclasses.replace(WIDE, **settings | {"reward": f"rewarding:{name}"}, reward_seconds=1.0)
@@ -191,7 +228,15 @@ def test_bad_input_is_refused(settings, tmp_path):
     assert "there is no prompt, or none short enough" in refused(completion_tokens=33)
     assert "and --group-size 2" in refused(group_size=1)
     assert "needs --data with prompts" in refused(data="")
+    assert "--ratio-per sequence: weighs whole completions: give --loss-per" in refused(ratio_per="sequence")
     for line in "{", "3", "{}", '{"prompt": []}', '{"prompt": 3}', '{"prompt": [{"role": "x"}]}', '[{"prompt": ""}]':
         (tmp_path / "bad.jsonl").write_text(f'{{"prompt": "a"}}\n\n{line}\n')
         problem = refused(data=str(tmp_path / "bad.jsonl"))
         assert "bad.jsonl:3: must be an object of JSON whose prompt is" in problem and "\n" not in problem
+    assert "is a term of --objective grpo" in refused(objective="next_token", kl_coefficient=0.1)
+    if not hasattr(WIDE, "lora_rank"):
+        assert "has no weights of step 0 to compare with: import some" in refused(kl_coefficient=0.1)
+    said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    (tmp_path / "held_out.jsonl").write_text(json.dumps({"prompt": said}))
+    assert "held_out.jsonl:1: " in (problem := refused(eval_data=str(tmp_path / "held_out.jsonl")))
+    assert "its last message is the assistant's" in problem

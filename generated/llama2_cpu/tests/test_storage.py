@@ -91,6 +91,9 @@ def test_a_lock_that_is_none_is_named_or_taken_over(tmp_path, monkeypatch):
     (tmp_path / "lock").write_bytes(b"\xff\0")
     with DirectoryLock(epath.Path(tmp_path)):
         pass
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"file/run: cannot be made: .*: give another path"):
+        DirectoryLock(epath.Path(tmp_path / "file/run")).__enter__()
     (tmp_path / "lock").mkdir()
     with pytest.raises(InputError, match=r"lock: a directory where .*: remove it"), DirectoryLock(epath.Path(tmp_path)):
         pass

@@ -4,6 +4,7 @@
 
 import dataclasses
 import http.server
+import importlib
 import json
 import threading
 import time
@@ -26,20 +27,31 @@ from .served import save_served, served
 
 def rollouts(teacher: str, folder, seed: int) -> Rollouts:
     (folder / "prompts.jsonl").write_text("\n".join(json.dumps({"prompt": "abc"[:n]}) for n in (1, 2, 3, 2)))
-    changed = dict(data=str(folder / "prompts.jsonl"), objective="grpo", teacher=teacher, group_size=1)
+    prompts = str(folder / "prompts.jsonl")
+    changed = dict(data=prompts, eval_data=prompts, objective="grpo", teacher=teacher, group_size=1)
     config = dataclasses.replace(WIDE, **changed, completion_tokens=5)
     found = Rollouts(config, NamedSharding(make_mesh(1, 1, 1), PartitionSpec()))
-    found.policy = jax.jit(lambda: Decoder(WIDE, nnx.Rngs(seed)))()
+    student = jax.jit(lambda: Decoder(WIDE, nnx.Rngs(seed)))()
+    found.follow(lambda: student, None, None)
     return found
 
 
-def test_advantages_are_those_of_the_teacher(tmp_path):
+def test_advantages_are_those_of_the_teacher(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.import_module("..teacher", __package__), "COMPLETIONS", 3)  # two requests
     save_served(tmp_path / "served")
-    student = scoring(rollouts("x", tmp_path, 7).policy, 32)
+    student = scoring(rollouts("x", tmp_path, 7).policy(), 32)
     teacher = scoring(wide_model(), 32)
     with served(tmp_path / "served", "--model", "small") as (_, port, _):
         found = rollouts(f"http://localhost:{port}/", tmp_path, 7)
         batch = next(found)
+        (held_out,) = found.held_out()
+        sums = found.evaluate(found.policy(), held_out)
+    apart = []
+    for request in found.generate(found.held_out_prompts, [*range(4)]):
+        places = np.arange(len(request.prompt) - 1, len(request.sequence) - 1), request.tokens
+        apart += (student(request.sequence)[places] - teacher(request.sequence)[places]).tolist()
+    np.testing.assert_allclose(sums["objective"]["reverse_kl"], np.sum(apart), rtol=1e-4)
+    assert sums["targets"] == len(apart) and sums["cross_entropy"] == sums["objective"]["reverse_kl"]
     for row, places in enumerate(batch["weights"] > 0):
         tokens, targets = batch["tokens"][row].tolist(), batch["targets"][row]
         taught, own = (logprobs(tokens)[np.arange(32), targets][places] for logprobs in (teacher, student))

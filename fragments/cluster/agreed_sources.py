@@ -1,0 +1,13 @@
+"""Processes agree on what they read of the data, whatever the objective."""
+
+from generator.language import requires, splice
+from generator.language.roles import fingerprint, on_all_processes, require_equal
+
+requires("sources")
+
+
+@splice("train.source")
+def _(source, config, batches, data, held_out):
+    data = on_all_processes(lambda: source(config, batches["tokens"].sharding))
+    require_equal("data", [fingerprint(config.data), fingerprint(config.eval_data or config.data)])
+    held_out = on_all_processes(data.held_out)

@@ -1,0 +1,25 @@
+"""The weights of step 0 where adapters are trained: those of now without them, so that there is no second copy."""
+
+from collections.abc import Callable
+
+from flax import nnx
+from jax.sharding import Mesh
+
+from generator.language import requires
+from generator.language.roles import Checkpoints, Config, Decoder, projections
+
+requires("reference_policy", "lora")
+
+
+def first_policy(
+    config: Config, checkpoints: Checkpoints, mesh: Mesh, policy: Callable[[], Decoder]
+) -> Callable[[], Decoder]:
+    """Returns what returns the policy of step 0: that of now, without its adapters."""
+
+    def without_adapters() -> Decoder:
+        model = nnx.clone(policy())
+        for _, linear in list(projections(model)):
+            linear.adapter = None
+        return model
+
+    return without_adapters

@@ -1,0 +1,85 @@
+"""Where the batches of an objective come from: documents, or what the model samples."""
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import ClassVar
+
+import jax
+import numpy as np
+from etils import epath
+
+from generator.language import point, proceed, requires, splice
+from generator.language.roles import (
+    Batches,
+    Checkpoints,
+    InputError,
+    Rollouts,
+    TrainState,
+    checkpoint_items,
+    eval_step,
+    held_out_batches,
+    open_reference,
+    with_matrices_in,
+)
+
+requires("rollouts", "objectives")
+
+
+class Texts(Batches):
+    """Batches of documents, of objectives that sample nothing."""
+
+    metrics: ClassVar[dict[str, float]] = {}  # of what the model sampled
+
+    def follow(self, policy: Callable, open_reference: Callable, folder: epath.Path) -> None:
+        pass
+
+    def held_out(self) -> list[dict[str, np.ndarray]]:
+        return held_out_batches(self.config, self.rows)
+
+    def evaluation(self) -> Callable:
+        return jax.jit(eval_step)
+
+
+@contextlib.contextmanager
+def saving(checkpoints: Checkpoints, step: int, state: TrainState, data: Batches) -> Iterator[None]:
+    """Saves what is done if a reward or a teacher fails."""
+    try:
+        yield
+    except InputError:
+        if step not in (0, checkpoints.manager.latest_step()):
+            checkpoints.save(step, checkpoint_items(state), data)
+        raise
+
+
+SOURCES = {"grpo": Rollouts}  # by objective; the others have Texts
+
+
+@splice("train.data")
+def _(config, batches, data, held_out):
+    source = SOURCES.get(config.objective, Texts)
+    with point("train.source", source, config, batches):
+        data = source(config, batches["tokens"].sharding)
+        held_out = data.held_out()
+
+
+@splice("train.eval_step")
+def _(compiled_eval_step, data):
+    compiled_eval_step = data.evaluation()
+
+
+@splice("train.compiled", after="goodput")
+def _(config, state, data, monitor, checkpoints, mesh):
+    reference = functools.partial(open_reference, config, checkpoints, mesh)
+    data.follow(lambda: with_matrices_in(config.dtype, state.model), reference, monitor.folder)
+
+
+@splice("train.batch", "train.evaluate", after="preemption")
+def _(checkpoints, step, state, data):
+    with saving(checkpoints, step, state, data):
+        proceed()
+
+
+@splice("train.after_step")
+def _(metrics, data):
+    metrics |= data.metrics
