@@ -10,15 +10,9 @@ from jax.experimental.pallas.ops.gpu.ragged_dot_mgpu import ragged_dot
 from jax.experimental.pallas.ops.gpu.transposed_ragged_dot_mgpu import transposed_ragged_dot
 
 from generator.language import splice
-from generator.language.roles import blocks_product
+from generator.language.roles import blocks_product, varying_as
 
 TILES = {"block_m": 128, "block_n": 128, "block_k": 64, "max_concurrent_steps": 5, "grid_block_n": 4}  # measured: H100
-
-
-def varying_as(y: Array, x: Array) -> Array:
-    """Marks y as varying over the mesh axes over which x varies, as the kernels do not."""
-    varying = jax.typeof(x).manual_axis_type.varying - jax.typeof(y).manual_axis_type.varying
-    return jax.lax.pcast(y, tuple(varying), to="varying")
 
 
 @jax.custom_gradient

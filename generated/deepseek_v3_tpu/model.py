@@ -2,8 +2,9 @@
 # Fragments: model/linear, model/embedding, model/untied_head, model/rms_norm, model/rope, model/latent_attention,
 # model/yarn, model/rope_scale, model/rope_interleaved, kernels/rotate_tpu, kernels/attend_splash,
 # model/low_rank_query, model/yarn_scores, data/batches, model/swiglu, model/feed_forward_width, model/expert_linear,
-# model/dropless, model/limited_groups, model/expert_load, model/experts, model/balance_bias, model/scaled_weights,
-# model/shared_expert, model/sigmoid_scores, model/normalised_top_k, model/block, model/mtp, model/decoder.
+# model/dropless, grouped/group_sums, model/limited_groups, model/expert_load, model/experts, model/balance_bias,
+# model/scaled_weights, model/shared_expert, model/sigmoid_scores, model/normalised_top_k, model/block, model/mtp,
+# model/decoder.
 """DeepSeek V3 (DeepSeek-AI 2024, arXiv 2412.19437): the whole model, top to bottom.
 
 Letters in shapes: B batch, T sequence, D width, N heads, K key and value heads, H head size, F feed-forward width,
@@ -22,6 +23,7 @@ from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from jax.sharding import PartitionSpec
 
 from .config import Config
+from .grouped import grouped_product
 from .parallel import RULES, gather_whole, remat_policy, shard
 
 
@@ -240,7 +242,7 @@ class ExpertLinear(nnx.Module):
 
     def __call__(self, x: Array, sizes: Array) -> Array:
         kernel = self.kernel.astype(x.dtype)  # [E, I, O]
-        return jax.lax.ragged_dot(x, kernel, sizes)  # x [R, I]: the first sizes[0] rows are for expert 0, etc.
+        return grouped_product(x, kernel, sizes)
 
 
 class Experts(nnx.Module):

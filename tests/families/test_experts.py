@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Iterator
 
 import jax
@@ -310,3 +311,27 @@ def compare_hopper(package) -> None:
 @pytest.mark.slow
 def test_gradients_of_the_kernels_for_hopper(tmp_path):
     on_eight_devices(compare_hopper, with_router_z("gpu", tmp_path))
+
+
+def compare_tpu(package) -> None:
+    """Without the kernel, which cannot be interpreted over devices: how its gradients vary over them."""
+    sizes = dict(experts=8, expert_width=16, batch_size=8, heads=8, kv_heads=8, head_size=8)
+    sys.modules[package.model.grouped_product.__module__].ROWS = 8
+    config = dataclasses.replace(small(package), **sizes)
+    compare_with_one(package, config, lambda model: model.layers.mlp.experts.gate.kernel)
+
+
+@pytest.mark.slow
+def test_gradients_of_the_kernel_for_tpus(tmp_path):
+    on_eight_devices(compare_tpu, with_router_z("tpu", tmp_path))
+
+
+def test_sums_of_groups_are_those_of_a_loop(tmp_path):
+    product, rng = with_router_z("tpu", tmp_path).model.grouped_product, np.random.default_rng(0)
+    group_sums = sys.modules[product.__module__].group_sums
+    for sizes, R, I, O in (([114, 0, 272, 88], 512, 128, 256), ([3, 0, 0, 100, 20], 128, 1100, 200)):  # noqa: E741
+        x, dy = (rng.normal(size=(R, width)).astype(np.float32) for width in (I, O))
+        x[sum(sizes) :] = np.nan  # rows of no group
+        ours, end = group_sums(x, dy, np.array(sizes), interpret=True), np.cumsum(sizes)
+        loop = [x[stop - size : stop].T @ dy[stop - size : stop] for size, stop in zip(sizes, end, strict=True)]
+        np.testing.assert_allclose(ours, loop, atol=1e-4)
