@@ -5,7 +5,6 @@ peft's documentation, "PEFT checkpoint format".
 """
 
 import json
-import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,8 +115,10 @@ def read_adapter_config(path: Path) -> tuple[int, float]:
         problems.append(f"peft_type is {json.dumps(settings.get('peft_type'))}, not LORA")
     if type(rank) is not int or not 1 <= rank < 2**16:
         problems.append(f"r is {json.dumps(rank)}, not an integer from 1 to {2**16 - 1:,}")
-    if type(alpha) not in (int, float) or not 0 < alpha < math.inf:
-        problems.append(f"lora_alpha is {json.dumps(alpha)}, not a number above 0")
+    if type(alpha) not in (int, float) or not 1e-30 <= alpha <= 1e30:
+        problems.append(f"lora_alpha is {json.dumps(alpha)[:40]}, not a number from 1e-30 to 1e30")
+    if type(settings.get("use_rslora", False)) is not bool:
+        problems.append(f"use_rslora is {json.dumps(settings['use_rslora'])}, neither true nor false")
     if isinstance(starts, str) and starts not in ("gaussian", "orthogonal", "eva"):
         problems.append(f"init_lora_weights is {json.dumps(starts)}: it goes with other weights than the base's")
     if problems:
@@ -127,11 +128,14 @@ def read_adapter_config(path: Path) -> tuple[int, float]:
 
 def read_adapter(directory: str, config: Config) -> PeftAdapter:
     """Reads a directory of peft. Raises InputError with all tensors that are wrong, or of nothing in the model."""
-    rank, alpha = read_adapter_config(Path(directory) / "adapter_config.json")
-    path = Path(directory) / "adapter_model.safetensors"
+    settings, path = (Path(directory) / name for name in ("adapter_config.json", "adapter_model.safetensors"))
+    for file in settings, path:
+        if not file.is_file():  # a pipe would be waited for
+            raise InputError(f"{file}: is no file: give a directory that save_pretrained of peft wrote, in safetensors")
+    rank, alpha = read_adapter_config(settings)
     try:
         tensors = load_file(path)
-    except (OSError, SafetensorError, KeyError) as error:  # KeyError: of a dtype that NumPy lacks
+    except (OSError, SafetensorError, KeyError, AttributeError) as error:  # the last two: a dtype that NumPy lacks
         raise InputError(
             f"{path}: cannot be read as safetensors: {error}: write it again, by save_pretrained"
         ) from None
@@ -152,12 +156,13 @@ def read_adapter(directory: str, config: Config) -> PeftAdapter:
             if tensor is None or tensor.shape != shape or tensor.dtype not in FLOATS:
                 there = "missing" if tensor is None else f"{tensor.dtype} {[*tensor.shape]}"
                 problems.append(f"{name} is {there}, not float32, bfloat16 or float16 {[*shape]}")
-            elif not np.isfinite(tensor).all():
-                problems.append(f"{name} has numbers that are not finite")
+            elif not np.isfinite(tensor).all() or np.abs(tensor).max(initial=0) > 1e30 / max(alpha / rank, 1):
+                problems.append(f"{name} has numbers that are not finite, or beyond 1e30 where they are scaled")
             else:
                 slot[...] = rearrange(tensor, f"{theirs} -> {ours}", **dict(zip(ours.split(), slot.shape, strict=True)))
-    problems += [f"{name} is of nothing in this model that has a tensor of its own" for name in sorted(tensors)]
+    problems += [f"{name[:200]!r} is of nothing in this model that has a tensor of its own" for name in sorted(tensors)]
     if problems:
-        raise InputError("\n  ".join([f"{path}: its tensors are no adapter of this model:", *problems]))
+        left = [f"and {len(problems) - 10:,} more"] if len(problems) > 10 else []
+        raise InputError("\n  ".join([f"{path}: its tensors are no adapter of this model:", *problems[:10], *left]))
     arrays = {name: x for name, x in arrays.items() if name.rpartition(".")[0] in filled}
     return PeftAdapter(arrays, rank, alpha, [module for adapter, module in lacking if adapter in filled])

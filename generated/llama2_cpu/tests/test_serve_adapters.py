@@ -119,6 +119,23 @@ def test_each_sequence_of_a_batch_has_its_own_adapter(folder, monkeypatch):
         engine.add([1], SamplingParams(adapter="three"))
 
 
+def test_an_adapter_that_overflows_reaches_no_other_sequence(folder, tmp_path):
+    shutil.copytree(folder / "one", tmp_path / "wild")
+    path = tmp_path / "wild/adapter_model.safetensors"
+    save_file({name: x * np.float32(1e28) for name, x in load_file(path).items()}, path)
+    model = jax.tree.map(lambda x: x, base())
+    load_adapters(BASE, model, (f"wild={tmp_path / 'wild'}",), None)
+    sizes = dict(max_sequences=2, max_length=64, page_size=4, chunk=16, kv_cache_tokens=64)
+    engine, logprobs = Engine(BASE, model, set(), EngineSettings(**sizes)), scoring(base(), 64)
+    for name in ("wild", "", "wild", ""):
+        (request,) = engine.generate(PROMPTS[:1], SamplingParams(max_tokens=20, ignore_eos=True, adapter=name))
+        places = np.arange(len(request.prompt) - 1, len(request.sequence) - 1)
+        expected = logprobs(request.sequence)[places]
+        assert np.isfinite(request.logprobs).all() == (name == "")  # or it would show nothing
+        if not name:
+            np.testing.assert_allclose(request.logprobs, expected[range(20), request.tokens], atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -159,7 +176,7 @@ def test_a_wrong_tensor_of_an_adapter_is_named(folder, tmp_path, change, problem
     with pytest.raises(InputError) as error:
         read_adapter(str(tmp_path), BASE)
     first, wrong, unknown = str(error.value).splitlines()
-    assert "adapter_model.safetensors: its tensors" in first and "lm_head.lora_B.weight is of nothing" in unknown
+    assert "adapter_model.safetensors: its tensors" in first and "lm_head.lora_B.weight' is of nothing" in unknown
     assert name in wrong and re.search(problem, wrong)
 
 
