@@ -1,6 +1,5 @@
 """Requests for an adapter, in an engine: each is computed with its own, and shares no pages with others."""
 
-import jax.numpy as jnp
 from jax import Array
 
 from generator.language import requires, splice
@@ -22,14 +21,6 @@ def _():
 @splice("Device.types")
 def _(types):
     types["adapter"] = "int32"
-
-
-@splice("Attention.in_pages", before="attend_token int8")
-def _(cache):
-    # what an adapter that overflows leaves in a page reaches the next sequence there, even where it is masked
-    cache = cache._replace(
-        key=jnp.where(jnp.isfinite(cache.key), cache.key, 0), value=jnp.where(jnp.isfinite(cache.value), cache.value, 0)
-    )
 
 
 @splice("Engine.pool")
