@@ -67,6 +67,7 @@ def _(config, problems):
 class Prompt:
     """A row of the data."""
 
+    source: str  # FILE:LINE
     prompt: Any  # text or messages
     fields: dict[str, Any]  # all others
     tokens: list[int]
@@ -87,8 +88,9 @@ def most_tokens(config: Config) -> int:
     return min(config.sequence_length + 1, config.context_length)
 
 
-def read_prompts(config: Config, tokenizer: AnyTokenizer, data: str) -> list[Prompt]:
-    """Reads rows of JSONL files, and tells how many prompts are left out as too long. Raises InputError for others."""
+def read_prompts(config: Config, tokenizer: AnyTokenizer, flag: str) -> list[Prompt]:
+    """Reads the JSONL files of --data or --eval-data, and tells how many prompts are too long. Refuses other rows."""
+    data = config.data if flag == "--data" else config.eval_data
     chats, found, too_long = WithTemplate(tokenizer, config.tokenizer), list[Prompt](), 0
     for path in find_files(data):
         for number, line in enumerate(path.read_bytes().splitlines(), 1):
@@ -96,7 +98,7 @@ def read_prompts(config: Config, tokenizer: AnyTokenizer, data: str) -> list[Pro
                 row = json.loads(line) if line.strip() else None
                 if row is None:
                     continue
-                prompt = row.pop("prompt") if isinstance(row, dict) else None
+                prompt = row.pop("prompt", None) if isinstance(row, dict) else None
                 if isinstance(prompt, str):
                     tokens = tokenizer.encode_prompt(prompt)
                 elif prompt and isinstance(prompt, list):
@@ -106,21 +108,23 @@ def read_prompts(config: Config, tokenizer: AnyTokenizer, data: str) -> list[Pro
                     tools, names = chats.options(row)
                     tokens = chats.template.encode(messages, tools or None, names=names)
                 else:
-                    raise ValueError("it has none")
+                    raise ValueError("it has none" if prompt is None else f"prompt is {json.dumps(prompt)[:80]}")
                 if not tokens:
-                    raise ValueError("it is empty")
+                    raise ValueError("prompt is empty")
             except (AttributeError, LookupError, TypeError, ValueError, RecursionError, TemplateError) as error:
-                problem = f"must be an object of JSON whose prompt is a text or messages: {error!r}"
+                what = str(error) if isinstance(error, ValueError) else repr(error)
+                problem = f"must be an object of JSON whose prompt is a text or messages: {what}"
                 raise InputError(f"{path}:{number}: {problem}: fix it, or leave it out") from None
             if len(tokens) + config.completion_tokens <= most_tokens(config):
-                found.append(Prompt(prompt, row, tokens))
+                found.append(Prompt(f"{path}:{number}", prompt, row, tokens))
             else:
                 too_long += 1
-    room = f"--completion-tokens {config.completion_tokens} in a sequence of {most_tokens(config)}"
+    room = f"--completion-tokens {config.completion_tokens} in --sequence-length {config.sequence_length}"
     if too_long:
-        print(f"data {data}: {too_long:,} prompts are too long for {room}, and left out")
+        print(f"{flag} {data}: {too_long:,} prompts are too long for {room}, and left out")
     if not found:
-        raise InputError(f"data {data}: there is no prompt, or none short enough for {room}: change these")
+        problem = f"no prompt is short enough for {room}: change these" if too_long else "is empty: give prompts"
+        raise InputError(f"{flag} {data}: {problem}")
     return found
 
 
@@ -135,14 +139,15 @@ class Rollouts(Batches):
         self.config, self.sharding, self.rows = config, sharding, list(range(config.batch_size))
         self.tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
         self.ends = load_ends(self.tokenizer, config.tokenizer)
-        self.prompts, most = read_prompts(config, self.tokenizer, config.data), config.eval_batches * config.batch_size
-        held_out = read_prompts(config, self.tokenizer, config.eval_data)[:most] if config.eval_data else []
-        self.held_out_prompts = held_out
+        self.prompts, most = read_prompts(config, self.tokenizer, "--data"), config.eval_batches * config.batch_size
+        self.held_out_prompts = read_prompts(config, self.tokenizer, "--eval-data")[:most] if config.eval_data else []
         self.documents = zlib.crc32(json.dumps([fingerprint(config.data), identity(self.tokenizer)]).encode())
         with point("Rollouts.rewards", self, config):
             if config.group_size < 2 or not config.reward:
                 raise InputError("--objective grpo: needs --reward MODULE:FUNCTION, also to go on, and --group-size 2")
             self.rewards = Rewards(config.reward, config.reward_seconds)
+            for prompt in self.prompts + self.held_out_prompts:
+                self.rewards.check(prompt.source, prompt.fields)
         self.round, self.waiting = 0, list[list[Sampled]]()  # waiting: the batches left of this round
         self.metrics: dict[str, float] = {}  # of the completions, where this batch is the first of them
 

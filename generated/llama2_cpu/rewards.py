@@ -4,6 +4,7 @@
 
 import concurrent.futures
 import importlib
+import inspect
 import multiprocessing
 import os
 import pickle
@@ -42,11 +43,20 @@ class Rewards:
             if not callable(self.function):
                 raise TypeError(f"{function} is not a function")
             pickle.dumps(self.function)  # as other processes get it
+            self.signature = inspect.signature(self.function)
         except Exception as error:
             problem = f"must be MODULE:FUNCTION, a function at the top of a module: {error!r}"
             raise InputError(f"--reward {name}: {problem}: give one that is here or installed, or --teacher") from None
         context = multiprocessing.get_context("spawn")
         self.pool = pebble.ProcessPool(workers, context=context, initializer=end_with_parent)
+
+    def check(self, source: str, fields: dict[str, Any]) -> None:
+        """Raises InputError if the function cannot take the other fields of a row, such as one called completion."""
+        try:
+            self.signature.bind("prompt", "completion", **fields)
+        except TypeError as error:
+            problem = f"--reward {self.name} cannot take the row's fields: {error}"
+            raise InputError(f"{source}: {problem}: change the row, or the function") from None
 
     def __call__(self, asked: Sequence[tuple[Any, str, dict[str, Any]]]) -> tuple[list[float], int]:
         """Returns the rewards of prompts, completions and other fields of their rows; and how many did not finish.

@@ -225,7 +225,7 @@ def test_bad_input_is_refused(settings, tmp_path):
         assert "MODULE:FUNCTION" in refused(reward=name)
     assert "--group-size: must divide" in refused(group_size=3)
     assert "--objective no: must be one of next_token, " in refused(objective="no")
-    assert "there is no prompt, or none short enough" in refused(completion_tokens=33)
+    assert "no prompt is short enough for --completion-tokens 33 in --sequence-length" in refused(completion_tokens=33)
     assert "and --group-size 2" in refused(group_size=1)
     assert "needs --data with prompts" in refused(data="")
     assert "--ratio-per sequence: weighs whole completions: give --loss-per" in refused(ratio_per="sequence")
@@ -233,6 +233,13 @@ def test_bad_input_is_refused(settings, tmp_path):
         (tmp_path / "bad.jsonl").write_text(f'{{"prompt": "a"}}\n\n{line}\n')
         problem = refused(data=str(tmp_path / "bad.jsonl"))
         assert "bad.jsonl:3: must be an object of JSON whose prompt is" in problem and "\n" not in problem
+        assert "Error(" not in problem and (line != '{"prompt": 3}' or "messages: prompt is 3: fix" in problem)
+    for field in "completion", "bonuses":
+        (tmp_path / "bad.jsonl").write_text(f'{{"prompt": "a", "bonus": 1, "{field}": "b"}}')
+        problem = refused(eval_data=str(tmp_path / "bad.jsonl"))
+        assert "bad.jsonl:1: --reward rewarding:some cannot take" in problem and f" '{field}': change" in problem
+    (tmp_path / "bad.jsonl").write_text("\n")
+    assert "--eval-data" in (problem := refused(eval_data=str(tmp_path / "bad.jsonl"))) and "is empty" in problem
     assert "is a term of --objective grpo" in refused(objective="next_token", kl_coefficient=0.1)
     if not hasattr(WIDE, "lora_rank"):
         assert "has no weights of step 0 to compare with: import some" in refused(kl_coefficient=0.1)
