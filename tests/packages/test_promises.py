@@ -40,7 +40,8 @@ KERNEL = {"pages_kernel.py": 150}  # of TPUs, where attention is one that it can
 WINDOW = {"pages.py": 279, "engine.py": 752}  # where layers with windows have pages of their own
 # what other parts add: several processes, newer weights (reload), marks of templates (chat_data), scoring (lm_eval),
 # LoRA adapters by name (serve_adapters): 13 lines of engine.py, 12 of serve.py, 3 of generate.py, and their own file
-ADDED = {"weights.py": 6, "engine.py": 50, "serve.py": 52, "generate.py": 5, "engine_thread.py": 7, "render.py": 15}
+ADDED = {"weights.py": 6, "pages.py": 6, "engine.py": 50, "serve.py": 52, "generate.py": 5}
+ADDED |= {"engine_thread.py": 7, "render.py": 15}
 ADAPTERS = {"adapters.py": 110}
 MTP = {"engine.py": 768}  # where an MTP layer drafts tokens
 parsed = functools.cache(ast.parse)  # of one text, which several tests read
@@ -74,11 +75,11 @@ def test_a_trainer_does_not_grow(target, most, files):
 @every_package
 class TestReading:
     def test_model_is_short(self, package):
-        """425 lines where attention and feed-forward are of one kind; families that bring another have 597.
+        """426 lines where attention and feed-forward are of one kind; families that bring another have 599.
 
         Some 25 of them are of the parts for large models: context, sequence_parallel, pipeline, offload.
         """
-        most = 597 if package.name.removesuffix("_tpu") in ("deepseek_v3", "glm4_moe", "gpt_oss", "llama4") else 425
+        most = 599 if package.name.removesuffix("_tpu") in ("deepseek_v3", "glm4_moe", "gpt_oss", "llama4") else 426
         assert len((package / "model.py").read_text().splitlines()) <= most
 
     def test_serving_is_short(self, package):
