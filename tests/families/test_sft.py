@@ -65,15 +65,17 @@ def settings(folder: Path, **more: object) -> dict[str, object]:
     return found | more
 
 
-def train_in_torch(reference: torch.nn.Module, batches: list[dict[str, np.ndarray]], config) -> list[float]:
-    """The losses of steps on the batches, each weighted by the weights of its targets."""
+def train_in_torch(
+    reference: torch.nn.Module, batches: list[dict[str, np.ndarray]], config
+) -> list[tuple[float, float]]:
+    """Loss and gradient norm of steps on the batches, each weighted by the weights of its targets."""
     groups = [[p for p in reference.parameters() if (p.ndim > 1) == decays] for decays in (True, False)]
     optimizer = torch.optim.AdamW(
         [{"params": groups[0], "weight_decay": config.weight_decay}, {"params": groups[1], "weight_decay": 0.0}],
         betas=(config.adam_b1, config.adam_b2),
         eps=config.adam_epsilon,
     )
-    warmup, losses = int(np.ceil(config.warmup_ratio * STEPS)), []
+    warmup, found = int(np.ceil(config.warmup_ratio * STEPS)), []
     for step, batch in enumerate(batches, 1):
         share = (step - warmup) / (STEPS - warmup)
         cosine = config.final_ratio + (1 - config.final_ratio) * (1 + np.cos(np.pi * share)) / 2
@@ -89,10 +91,10 @@ def train_in_torch(reference: torch.nn.Module, batches: list[dict[str, np.ndarra
         loss = (scores * weights).sum() / weights.sum()
         optimizer.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(reference.parameters(), config.max_gradient_norm)
+        norm = torch.nn.utils.clip_grad_norm_(reference.parameters(), config.max_gradient_norm)
         optimizer.step()
-        losses.append(loss.item())
-    return losses
+        found.append((loss.item(), norm.item()))
+    return found
 
 
 @pytest.mark.parametrize("tuned", ["llama2"], indirect=True)
@@ -103,13 +105,13 @@ def test_losses_are_those_of_a_loop_in_torch(tuned):
     data = package.data.Batches(config, NamedSharding(package.parallel.make_mesh(1, 1, 1), PartitionSpec()))
     batches = [next(data) for _ in range(STEPS)]
     assert {0.0, 0.5, 1.0} == {*np.unique(batches[0]["weights"])} and batches[0]["segment_ids"].max() > 1
-    state, step, losses = package.train.new_state(config, model), jax.jit(package.train.train_step), []
+    state, step, found = package.train.new_state(config, model), jax.jit(package.train.train_step), []
     for batch in batches:
         state, metrics = step(state, batch)
-        losses.append(float(metrics["train/loss"]))
+        found.append((float(metrics["train/loss"]), float(metrics["train/gradient_norm"])))
     reference = transformers.LlamaForCausalLM.from_pretrained(folder / "hf", attn_implementation="eager")
-    np.testing.assert_allclose(losses, train_in_torch(reference, batches, config), rtol=1e-4)
-    assert losses[-1] < losses[0] - 1
+    np.testing.assert_allclose(found, train_in_torch(reference, batches, config), rtol=1e-4)
+    assert found[-1][0] < found[0][0] - 1
 
 
 @pytest.mark.parametrize("tuned", ["llama2", "llama2_lora"], indirect=True)
