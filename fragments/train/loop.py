@@ -103,7 +103,7 @@ def train(config: Config) -> None:
             evaluate()
         while not is_last:
             point("train.before_batch", config, monitor, data=data, state=state)
-            with point("train.batch", checkpoints, step, state, data):
+            with point("train.batch", checkpoints, step, state, data, monitor):
                 batch = data.to_devices(next(data))
             point("train.before_step", stack, pending, directory, step, config)
             with point("train.step", compiled_step, state, batch, step, config):

@@ -335,10 +335,7 @@ def start_watchdog(directory: epath.Path) -> queue.SimpleQueue:
 
 
 def compare_processes(work: list[float]) -> dict[str, float]:
-    """Returns which process works longest in its median step, these seconds, and the median of all processes.
-
-    A mean would name the process that compiles first: the others find the program in the cache.
-    """
+    """Returns which process takes longest for its batch in its median step, these seconds, and the median of all."""
     seconds = multihost_utils.process_allgather(np.float32(np.median(work))).reshape(-1)
     values = {"slowest": seconds.argmax(), "slowest_seconds": seconds.max(), "median_seconds": np.median(seconds)}
     return {f"processes/{name}": value.item() for name, value in values.items()}

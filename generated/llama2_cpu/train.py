@@ -468,7 +468,7 @@ class Monitor:
         self.task = self.progress.add_task("", completed=step, total=config.steps)
         self.progress.start()
         self.events = SummaryWriter(str(self.folder / "tensorboard"), purge_step=step + 1)
-        self.work = []  # seconds of each step before it waited for the devices, since the last flush
+        self.work = []  # seconds until each step had its batch, since the last flush
 
     def record(self, step: int, values: dict[str, float]) -> None:
         """Records numbers of a step, with the time of day (ISO 8601, UTC)."""
@@ -486,7 +486,6 @@ class Monitor:
 
         Raises InputError if too many steps in a row had no finite gradients.
         """
-        self.work.append(time.perf_counter() - self.clock)
         values = {name: float(value) for name, value in metrics.items()}  # waits for the device
         self.skipped = values["train/skipped"] = (self.skipped + 1) * values["train/skipped"]
         now = time.perf_counter()
@@ -699,6 +698,7 @@ def train(config: Config) -> None:
             goodput.spent("steps")
             with saving(checkpoints, step, state, data):
                 batch = data.to_devices(next(data))
+            monitor.work.append(time.perf_counter() - monitor.clock)
             goodput.spent("data" if not pending or pending[1]["train/loss"].is_ready() else "steps")  # idle or busy
             if step + 1 in window[:1] and jax.process_index() == 0:
                 traces = local_folder(directory / "profile")
@@ -744,7 +744,7 @@ def train(config: Config) -> None:
                 monitor.record(step, times := compare_processes(monitor.work))
                 monitor.work.clear()
                 if jax.process_count() > 1:
-                    text = "step {}: process {} is the slowest: {:.3f} s a step of its own, the median {:.3f} s"
+                    text = "step {}: process {} is the slowest: {:.3f} s for its batch, the median {:.3f} s"
                     print(text.format(step, *times.values()), flush=True)
                 monitor.flush()
                 goodput.spent("other")

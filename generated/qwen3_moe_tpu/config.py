@@ -144,6 +144,6 @@ HARDWARE = {
 # preset and hardware -> settings in place of those of the preset, and flags after those of the hardware
 RECIPES = {
     ("30b-a3b", "v5p-512"): {"batch_size": 512},  # compiled
-    ("30b-a3b", "v5p-1024"): {"batch_size": 1024},  # compiled
+    ("30b-a3b", "v5p-1024"): {"batch_size": 1024},  # qwen3_moe: 30.1 GiB, 2.34 s
     ("235b-a22b", "v5p-1024"): {"batch_size": 512, "remat": "full"},  # compiled
 }

@@ -24,9 +24,11 @@ FLAGS.remove(("--hang-seconds", float, "1e-300"))  # does as it says, and ends t
 # what a number may be beyond positive ones
 ZERO = {"--eval-share", "--z-loss", "--warmup-ratio", "--final-ratio", "--adam-b1", "--adam-b2", "--weight-decay"}
 ALLOWED = {
-    "0": ZERO | {"--seed", "--keep-every", "--hang-seconds", "--max-skipped", "--check-every"},
+    "0": ZERO
+    | {"--seed", "--keep-every", "--hang-seconds", "--max-skipped", "--check-every", "--kl-coefficient"}
+    | {"--local-checkpoint-every", "--eval-tasks-every", "--eval-tasks-limit", "--pipeline-microbatches"},
     "1e-300": ZERO,  # 0, in fp32
-    "-1": {"--mesh-data", "--mesh-fsdp", "--mesh-tensor"},
+    "-1": {"--mesh-data", "--mesh-fsdp", "--mesh-tensor", "--mesh-context", "--mesh-stage"},
 }
 
 
