@@ -13,7 +13,7 @@ import pytest
 from flax import nnx
 from safetensors.numpy import load_file, save_file
 
-from generator.language import point, requires
+from generator.language import point, requires, splice
 from generator.language.roles import (
     WIDE,
     Decoder,
@@ -221,3 +221,8 @@ def test_a_server_has_a_model_for_each_adapter(folder, tmp_path):
             assert answer["model"] == model and answer["choices"][0]["token_ids"] == expected.tokens
         status, _, answer = ask(port, "/v1/completions", asked | {"model": "three"})
         assert status == 404 and "use 'small' or 'one' or 'two'" in answer["error"]["message"]
+
+
+@splice("test_serve_parts.engine", optional=True)
+def _(engine):
+    engine.adapters = [""]

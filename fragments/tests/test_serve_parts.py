@@ -9,7 +9,7 @@ import types
 
 import pytest
 
-from generator.language import requires
+from generator.language import point, requires
 from generator.language.roles import WIDE, EngineSettings, InputError, NoTokenizer, Request, SamplingParams, module
 
 requires("serve")
@@ -71,6 +71,7 @@ def test_defaults_come_from_the_checkpoint_and_ids_need_no_tokenizer(tmp_path):
     (tmp_path / "generation_config.json").write_text('{"temperature": 0.25, "top_k": 7, "repetition_penalty": 1.5}')
     config = dataclasses.replace(WIDE, tokenizer=str(tmp_path / "tokenizer.json"))
     engine = types.SimpleNamespace(config=config, room=64, settings=EngineSettings())
+    point("test_serve_parts.engine", engine)
     ready = threading.Event()
     ready.set()
     thread = types.SimpleNamespace(engine=engine, failed=False, ready=ready)
