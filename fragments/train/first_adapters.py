@@ -1,4 +1,4 @@
-"""The weights of step 0 where adapters are trained: those of now without them, so that there is no second copy."""
+"""Weights of step 0 in a run that trains adapters: the current model without them, so no second copy is held."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ requires("reference_policy", "lora")
 def first_policy(
     config: Config, checkpoints: Checkpoints, mesh: Mesh, policy: Callable[[], Decoder]
 ) -> Callable[[], Decoder]:
-    """Returns what returns the policy of step 0: that of now, without its adapters."""
+    """Returns a function that returns the policy of step 0: the current one, without its adapters."""
 
     def without_adapters() -> Decoder:
         model = nnx.clone(policy())

@@ -15,7 +15,7 @@ excludes("lora")
 def first_policy(
     config: Config, checkpoints: Checkpoints, mesh: Mesh, policy: Callable[[], Decoder]
 ) -> Callable[[], Decoder]:
-    """Returns what returns the policy of step 0: a copy of its weights, in the dtype of the computation."""
+    """Returns a function that returns the policy of step 0: a copy of its weights, in the dtype of the computation."""
     if 0 not in checkpoints.steps():
         problem = f"{checkpoints.directory} has no weights of step 0 to compare with"
         raise InputError(f"--kl-coefficient {config.kl_coefficient}: {problem}: import some into a new directory")

@@ -119,7 +119,7 @@ class Rollouts(Batches):
         self.metrics: dict[str, float] = {}  # of the completions, where this batch is the first of them
 
     def follow(self, policy: Callable[[], Decoder], open_reference: Callable, folder: epath.Path | None) -> None:
-        """Takes what returns the model as it is, what opens the one of step 0, and a folder for what is sampled."""
+        """Takes functions that return the current model and open that of step 0, and a folder for completions."""
         self.policy, self.folder = policy, folder
         self.reference = open_reference(policy) if self.config.kl_coefficient else None
 
