@@ -20,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = 16, 32, 64, 90  # GiB of a device
+ENVIRONMENT = dict(os.environ)  # without what libtpu adds, which would make PYTHON load this interpreter's own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,14 +34,10 @@ class Model:
 
 NAMES = ("query_proj", "key_proj", "value_proj", "context", "out_proj", "mlpwi_0", "mlpwi_1", "mlpwo")
 KEPT = (
-    *("full", "minimal", "minimal_with_context", "save_qkv_proj", "save_out_proj"),
-    *("context", "context,out_proj", "query_proj,key_proj,value_proj,context", "context,mlpwi_0"),
-    *("query_proj,key_proj,value_proj,context,out_proj,mlpwi_0", "context,out_proj,mlpwi_0,mlpwi_1"),
+    *("full", "minimal_with_context", "query_proj,key_proj,value_proj,context,out_proj,mlpwi_0"),
+    *("context", "context,out_proj,mlpwi_0,mlpwi_1", "save_qkv_proj"),
 )
-REMAT = (
-    *("full", "out", "key_value", "attention", "attention,out", "attention,gate", "attention,gate,out"),
-    *("attention,gate,up", "attention,query", "dots"),
-)
+REMAT = ("full", "attention", "attention,gate", "attention,gate,out", "dots", "out")
 MODELS = {
     "7b": Model(
         "llama2_tpu",
@@ -63,7 +60,7 @@ MODELS = {
 def ours(model: Model, remat: str, hlo: Path, python: str, folder: Path) -> str:
     command = [python, "-m", f"{model.package}.compile", *model.flags.split(), "--remat", remat, "--hlo", str(hlo)]
     process = subprocess.run(
-        command, cwd=folder, env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True
+        command, cwd=folder, env=ENVIRONMENT | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True
     )
     found = re.search(r"total ([\d,]+)", process.stdout)
     return str(int(found[1].replace(",", "")) / 2**30) if found else process.stderr[-300:]
@@ -74,7 +71,7 @@ def theirs(model: Model, policy: str, hlo: Path, python: str, folder: Path) -> s
     if set(policy.split(",")) <= set(NAMES):
         settings = ["remat_policy=custom", "decoder_layer_input=device", *(f"{x}=device" for x in policy.split(","))]
     command = [python, str(ROOT / "benchmarks/peers/maxtext.py"), *model.peer.split(), *settings, "--hlo", str(hlo)]
-    process = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    process = subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
     found = re.search(r"^\| maxtext [\d.]+ \| ([\d.]+)", process.stdout, re.MULTILINE)
     return found[1] if found else process.stderr[-300:]
 

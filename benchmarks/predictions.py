@@ -96,8 +96,10 @@ def predict(step: Step, folder: Path, name: str) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(STEPS))
-    parser.add_argument("--keep", type=Path, help="a folder that is there, for the programs")
+    parser.add_argument("--keep", type=Path, help="a folder for the programs")
     given = parser.parse_args()
+    if given.keep:
+        given.keep.mkdir(parents=True, exist_ok=True)
     if not STEPS.keys() >= set(given.names):
         parser.error(f"NAME is one of {', '.join(STEPS)}")
     os.environ |= {"JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}

@@ -132,11 +132,13 @@ class Rollouts(Batches):
     """Yields batches for a policy gradient: each row is a prompt and a completion that `policy` sampled."""
 
     def __init__(self, config: Config, sharding: NamedSharding):
-        if jax.process_count() > 1:
-            raise InputError(f"--objective {config.objective}: samples in one process: start it in one")
         if not config.data:
             raise InputError("--objective grpo: needs --data with prompts, in JSONL")
-        self.config, self.sharding, self.rows = config, sharding, list(range(config.batch_size))
+        self.config, self.sharding = config, sharding
+        with point("Rollouts.rows", self, config, sharding):
+            if jax.process_count() > 1:
+                raise InputError(f"--objective {config.objective}: samples in one process: start it in one")
+            self.rows = list(range(config.batch_size))
         self.tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
         self.ends = load_ends(self.tokenizer, config.tokenizer)
         self.prompts, most = read_prompts(config, self.tokenizer, "--data"), config.eval_batches * config.batch_size
@@ -150,6 +152,7 @@ class Rollouts(Batches):
                 self.rewards.check(prompt.source, prompt.fields)
         self.round, self.waiting = 0, list[list[Sampled]]()  # waiting: the batches left of this round
         self.metrics: dict[str, float] = {}  # of the completions, where this batch is the first of them
+        point("Rollouts.start", self)
 
     def follow(self, policy: Callable[[], Decoder], open_reference: Callable, folder: epath.Path | None) -> None:
         """Takes functions that return the current model and open that of step 0, and a folder for completions."""
@@ -160,10 +163,12 @@ class Rollouts(Batches):
         """Returns batches of held-out prompts: their places, int32 [rows, 1], and -1 where there are no more."""
         count, size = len(self.held_out_prompts), self.config.batch_size
         places = np.pad(np.arange(count, dtype=np.int32), (0, -count % size), constant_values=-1)
-        return [{"prompt": rows} for rows in places.reshape(-1, size, 1)]
+        return [{"prompt": rows[self.rows]} for rows in places.reshape(-1, size, 1)]
 
     def evaluation(self) -> Callable:
-        return self.evaluate
+        with point("Rollouts.evaluation", self):
+            found = self.evaluate
+        return found
 
     def evaluate(self, _: Decoder, batch: dict[str, Array]) -> dict[str, Any]:
         """Returns sums over held-out prompts, each with a completion at temperature 1, whose seed is its place."""
@@ -179,11 +184,14 @@ class Rollouts(Batches):
     def __next__(self) -> dict[str, np.ndarray]:
         self.metrics = {}
         if not self.waiting:
-            sampled, size = self.sample(), self.config.batch_size
+            with point("Rollouts.sample", self):
+                sampled, self.metrics = self.rewarded(*self.sample())
+            size = len(self.rows)
             self.waiting = [sampled[start : start + size] for start in range(0, len(sampled), size)]
         batch = self.batch(self.waiting.pop(0))
         if self.reference:
-            batch["reference"] = np.asarray(self.reference(self.to_devices(batch)))
+            with point("Rollouts.reference", self, batch):
+                batch["reference"] = np.asarray(self.reference(self.to_devices(batch)))
         return batch
 
     def choose(self, count: int) -> list[Prompt]:
@@ -195,11 +203,12 @@ class Rollouts(Batches):
 
     def generate(self, prompts: list[Prompt], seeds: list[int]) -> list[Request]:
         """Samples completions with these seeds at temperature 1: as many of each prompt, one prompt after the other."""
-        config, count, size = self.config, len(seeds), len(seeds) // len(prompts)
+        config, count, size = self.config, len(seeds), len(seeds) // max(1, len(prompts))
         rows = min(config.batch_size * config.batches_per_rollout, config.rollout_sequences)
         sizes = EngineSettings(max_sequences=rows, max_length=most_tokens(config), queue=count)
         # made anew, so that steps have the memory of its KV cache
-        engine = Engine(config, self.policy(), self.ends, sizes, self.sharding.mesh)
+        with point("Rollouts.engine", self, config, sizes):
+            engine = Engine(config, self.policy(), self.ends, sizes, self.sharding.mesh)
         asked: dict[int, Request] = {}
         for first in range(size):  # which computes the prompts that the others share
             for place in range(first, count, size):
@@ -209,21 +218,27 @@ class Rollouts(Batches):
             engine.step()
         return [asked[place] for place in range(count)]
 
-    def sample(self) -> list[Sampled]:
-        """Returns the completions of a round."""
-        config, count = self.config, self.config.batch_size * self.config.batches_per_rollout
+    def sample(self) -> tuple[int, list[Prompt], list[Request]]:
+        """Returns the number of the next round, its prompts, and completions of each."""
+        config, count, number = self.config, self.config.batch_size * self.config.batches_per_rollout, self.round
         prompts = self.choose(count // config.group_size)
-        seeds = np.random.default_rng([config.seed, self.round]).integers(2**32, size=count).tolist()
-        requests = self.generate(prompts, seeds)
-        self.metrics = {
+        seeds = np.random.default_rng([config.seed, number]).integers(2**32, size=count).tolist()
+        point("Rollouts.own", self, prompts, seeds)
+        self.round += 1
+        return number, prompts, self.generate(prompts, seeds)
+
+    def rewarded(
+        self, number: int, prompts: list[Prompt], requests: list[Request]
+    ) -> tuple[list[Sampled], dict[str, float]]:
+        """Returns the completions of a round with their advantages, and its metrics."""
+        metrics = {
             "rollout/tokens": np.mean([len(request.tokens) for request in requests]),
             "rollout/cut_off": np.mean([request.finish == "length" for request in requests]),
         }
-        with point("Rollouts.advantages", self, prompts, requests):
-            advantages = self.advantages(prompts, requests)
-        self.round += 1
+        with point("Rollouts.advantages", self, number, prompts, requests, metrics):
+            advantages = self.advantages(number, prompts, requests, metrics)
         pairs = zip(requests, advantages, strict=True)
-        return [Sampled(request.prompt, request.tokens, request.logprobs, found) for request, found in pairs]
+        return [Sampled(request.prompt, request.tokens, request.logprobs, found) for request, found in pairs], metrics
 
     def completions(self, prompts: list[Prompt], requests: list[Request]) -> list[tuple[Any, str, dict[str, Any]]]:
         """Returns what rewards are functions of: prompts, completions, and other fields of the rows."""
@@ -231,7 +246,9 @@ class Rollouts(Batches):
         each = [prompt for prompt in prompts for _ in range(len(texts) // len(prompts))]
         return [(prompt.prompt, text, prompt.fields) for prompt, text in zip(each, texts, strict=True)]
 
-    def advantages(self, prompts: list[Prompt], requests: list[Request]) -> list[list[float]]:
+    def advantages(
+        self, number: int, prompts: list[Prompt], requests: list[Request], metrics: dict[str, float]
+    ) -> list[list[float]]:
         """Returns the advantage of each token: that of its completion's reward over the rewards of its group."""
         config, size = self.config, self.config.group_size
         asked = self.completions(prompts, requests)
@@ -239,16 +256,16 @@ class Rollouts(Batches):
         rewards = np.reshape(given, (-1, size))
         spread = rewards.std(axis=1, keepdims=True)
         over = (rewards - rewards.mean(axis=1, keepdims=True)) / (spread + 1e-6 if config.scale_advantages else 1)
-        self.metrics |= {
+        metrics |= {
             "rollout/reward": rewards.mean(),
             "rollout/reward_std": spread.mean(),
             "rollout/equal_groups": (spread == 0).mean(),  # share of those that teach nothing
-            "rollout/unfinished_rewards": unfinished,
+            "rollout/unfinished_rewards": unfinished / len(given),
         }
         if self.folder:
             with open(self.folder / "completions.jsonl", "a") as file:
                 for (prompt, text, _), reward in list(zip(asked, given, strict=True))[:size]:
-                    line = {"round": self.round, "prompt": prompt, "completion": text, "reward": reward}
+                    line = {"round": number, "prompt": prompt, "completion": text, "reward": reward}
                     file.write(json.dumps(line) + "\n")
         return [[advantage] * len(x.tokens) for x, advantage in zip(requests, over.ravel().tolist(), strict=True)]
 
@@ -270,13 +287,16 @@ class Rollouts(Batches):
     def get_state(self) -> dict[int, Any]:
         """Returns the state of each row: the round, and what waits of it."""
         known = {"documents": self.documents, "round": self.round}
-        return {
-            row: known | {"waiting": [dataclasses.asdict(batch[row]) for batch in self.waiting]} for row in self.rows
+        states = {
+            row: known | {"waiting": [dataclasses.asdict(batch[i]) for batch in self.waiting]}
+            for i, row in enumerate(self.rows)
         }
+        point("Rollouts.state", self, states)
+        return states
 
     def set_state(self, states: dict[int, Any], step: int) -> None:
         """Resumes from the states of all rows after a step. Raises InputError if their data is not allowed."""
-        if "round" not in states[0] or len(states) != len(self.rows):
+        if "round" not in states[0] or len(states) != self.config.batch_size:
             remedy = "give these again, or export the weights, and import them into a new --checkpoint-dir"
             raise InputError(f"step {step} is of another --objective or --batch-size: {remedy}")
         if states[0]["documents"] != self.documents and not self.config.allow_other_data:
@@ -285,3 +305,4 @@ class Rollouts(Batches):
         self.round = states[0]["round"]
         rows = [[Sampled(**found) for found in states[row]["waiting"]] for row in self.rows]
         self.waiting = [list(batch) for batch in zip(*rows, strict=True)]
+        point("Rollouts.resumed", self, states)

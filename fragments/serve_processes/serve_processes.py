@@ -134,9 +134,9 @@ def follow(leader: socket.socket, run: Callable[..., object], write: Callable[..
     sys.exit(0)
 
 
-def lead_or_follow(run: Callable[..., object], write: Callable[..., object]) -> list[socket.socket]:
+def lead_or_follow(mesh: Mesh | None, run: Callable[..., object], write: Callable[..., object]) -> list[socket.socket]:
     """Returns the connections of process 0 to the others, for `tell`; does not return in these."""
-    if jax.process_count() == 1:
+    if mesh is None or not mesh.is_multi_process:  # each process may have an engine of its own
         return []
     connections = connect()
     if jax.process_index() > 0:
@@ -200,7 +200,7 @@ def _(device, steps):
 
 @splice("Engine.made")
 def _(self):
-    self.device.followers = lead_or_follow(self.device.run, self.device.write)  # the others stay here
+    self.device.followers = lead_or_follow(self.device.laid_over, self.device.run, self.device.write)
 
 
 @splice("serve.listen")

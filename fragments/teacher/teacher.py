@@ -78,10 +78,10 @@ def _(self, config):
 
 
 @splice("Rollouts.advantages")
-def _(self, requests, advantages):
+def _(self, requests, metrics, advantages):
     if self.config.teacher:
         advantages = teacher_advantages(self.config.teacher, requests)
-        self.metrics["rollout/reverse_kl"] = -np.mean(np.concatenate(advantages))
+        metrics["rollout/reverse_kl"] = -np.mean(np.concatenate(advantages))
     else:
         proceed()
 
@@ -89,8 +89,8 @@ def _(self, requests, advantages):
 @splice("Rollouts.evaluate")
 def _(self, requests, sums, loss, count):
     if self.config.teacher:
-        advantages = np.concatenate(teacher_advantages(self.config.teacher, requests))
-        loss, count = -advantages.sum(), len(advantages)
+        advantages = teacher_advantages(self.config.teacher, requests)
+        loss, count = -sum(map(sum, advantages)), sum(map(len, advantages))
         sums = {"reverse_kl": loss}
     else:
         proceed()

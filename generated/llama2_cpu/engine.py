@@ -503,7 +503,7 @@ class Engine:
         self.in_flight: list[StepInFlight] = []
         self.changed: dict[Request, None] = {}  # since the last call of `step`
         self.prefix_hits = self.prefix_queries = 0  # prompt tokens: found in the cache; all
-        self.device.followers = lead_or_follow(self.device.run, self.device.write)  # the others stay here
+        self.device.followers = lead_or_follow(self.device.laid_over, self.device.run, self.device.write)
 
     @property
     def pages(self) -> int:

@@ -1,0 +1,122 @@
+"""Rollouts in several processes: each samples and rewards its own rows of a batch, on its own devices."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from generator.language import proceed, requires, splice
+from generator.language.roles import Decoder, Engine, InputError, on_all_processes
+
+requires("rollouts", "cluster/agreement")
+
+
+def own_rows(sharding: NamedSharding, shape: tuple[int, int], group: int) -> list[int]:
+    """Returns the rows of a batch that this process holds, in groups. Raises InputError if others hold them as well."""
+    holders = dict[int, set[int]]()
+    for device, (rows, *_) in sharding.devices_indices_map(shape).items():
+        for row in range(shape[0])[rows]:
+            holders.setdefault(row, set()).add(device.process_index)
+    if any(len(found) > 1 for found in holders.values()):
+        problem = "processes share sequences, and each is to sample its own"
+        raise InputError(f"--mesh-tensor: {problem}: let only --mesh-data and --mesh-fsdp span processes")
+    found = [row for row in sorted(holders) if holders[row] == {jax.process_index()}]
+    if any(found[i : i + group] != [*range(row, row + group)] for i, row in enumerate(found) if i % group == 0):
+        problem = f"must divide the sequences of a batch that a process holds, {len(found)}"
+        raise InputError(f"--group-size {group}: {problem}: change it, or --batch-size")
+    return found
+
+
+def on_own_devices(model: Decoder, mesh: Mesh) -> tuple[Decoder, Mesh]:
+    """Returns a copy of the model on the devices of this process, and their mesh.
+
+    It is sharded by those axes of the mesh that do not span processes.
+    """
+    is_own = np.vectorize(lambda device: device.process_index == jax.process_index())(mesh.devices)
+    own = Mesh(mesh.devices[np.ix_(*map(np.unique, is_own.nonzero()))], mesh.axis_names, axis_types=mesh.axis_types)
+    if own.size != is_own.sum():
+        raise InputError("--mesh-data, --mesh-fsdp: the devices of a process must be a block of the mesh: change these")
+
+    def inside(names: str | tuple[str, ...] | None) -> tuple[str, ...]:
+        return tuple(axis for axis in np.atleast_1d(names or ()) if own.shape[axis] == mesh.shape[axis])
+
+    def gathered(x: Array) -> NamedSharding:
+        return NamedSharding(mesh, PartitionSpec(*map(inside, x.sharding.spec)))
+
+    def local(x: Array) -> Array:
+        shards = [shard.data for shard in x.addressable_shards]
+        return jax.make_array_from_single_device_arrays(x.shape, NamedSharding(own, x.sharding.spec), shards)
+
+    whole = jax.jit(lambda model: model, out_shardings=jax.tree.map(gathered, model))(model)
+    return jax.tree.map(local, whole), own
+
+
+@splice("Rollouts.rows")
+def _(self, config, sharding):
+    self.rows = own_rows(sharding, (config.batch_size, config.sequence_length), config.group_size)
+
+
+@splice("Rollouts.own")
+def _(self, prompts, seeds):
+    size, group = self.config.batch_size, self.config.group_size
+    places = [start + row for start in range(0, len(seeds), size) for row in self.rows]
+    prompts = [prompts[place // group] for place in places[::group]]
+    seeds = [seeds[place] for place in places]
+
+
+@splice("Rollouts.engine")
+def _(self, config, sizes, engine):
+    model, mesh = on_own_devices(self.policy(), self.sharding.mesh)
+    with jax.set_mesh(mesh):
+        engine = Engine(config, model, self.ends, sizes, mesh)
+
+
+@contextlib.contextmanager
+def failing_together() -> Iterator[None]:
+    """Raises an error in all processes if a reward or a teacher fails in one."""
+    errors = list[Exception]()
+    try:
+        yield
+    except Exception as error:
+        errors.append(error)
+
+    def tell() -> None:
+        for error in errors:
+            raise error
+
+    on_all_processes(tell)
+
+
+@splice("Rollouts.sample")
+def _(self):
+    with failing_together():
+        proceed()
+    values = multihost_utils.process_allgather(np.array([*self.metrics.values()])).mean(axis=0)
+    self.metrics = dict(zip(self.metrics, values.tolist(), strict=True))  # means over processes
+
+
+@splice("Rollouts.reference")
+def _(self, batch):
+    scored = self.reference(self.to_devices(batch))
+    batch["reference"] = multihost_utils.process_allgather(scored, tiled=True)[self.rows]
+
+
+def evaluate_rows(evaluate: Callable, rows: list[int]) -> Callable:
+    """Returns a function that evaluates on these rows, and sums over processes."""
+
+    def evaluate_all(model: Decoder, batch: dict[str, Array]) -> dict[str, Any]:
+        own = {"prompt": multihost_utils.process_allgather(batch["prompt"], tiled=True)[rows]}
+        sums = on_all_processes(lambda: evaluate(model, own))
+        return jax.tree.map(lambda x: multihost_utils.process_allgather(np.float64(x)).sum(), sums)
+
+    return evaluate_all
+
+
+@splice("Rollouts.evaluation")
+def _(self, found):
+    found = evaluate_rows(self.evaluate, self.rows)

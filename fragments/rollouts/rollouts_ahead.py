@@ -1,0 +1,55 @@
+"""Rollouts that are sampled before they are due, so that their rewards are computed while the model trains.
+
+Source: Noukhovitch et al. 2024, arXiv 2410.18252 (completions of a policy some steps old, by their own ratios).
+"""
+
+import collections
+import concurrent.futures
+import dataclasses
+import itertools
+
+from generator.language import requires, splice
+from generator.language.roles import Sampled
+
+requires("rollouts")
+
+
+class Config:
+    rollouts_ahead: int = 0  # rollouts whose rewards are computed while the model trains; it samples them this early
+
+
+@splice("check_config.bounds")
+def _(bounds):
+    bounds.update(rollouts_ahead=(0, 1000))
+
+
+@splice("Rollouts.start")
+def _(self):
+    self.thread = concurrent.futures.ThreadPoolExecutor(1)
+    self.ahead = collections.deque[concurrent.futures.Future]()  # of rollouts and their metrics
+
+
+@splice("Rollouts.sample")
+def _(self, sampled):
+    while len(self.ahead) <= self.config.rollouts_ahead:
+        self.ahead.append(self.thread.submit(self.rewarded, *self.sample()))
+    sampled, self.metrics = self.ahead[0].result()
+    self.ahead.popleft()
+
+
+@splice("Rollouts.state")
+def _(self, states):
+    # those after a reward that fails are sampled again
+    known = [*itertools.takewhile(lambda one: not one.exception(), self.ahead)]
+    for i, row in enumerate(self.rows):
+        states[row]["round"] -= len(self.ahead) - len(known)
+        found = [one.result() for one in known]
+        states[row]["ahead"] = [[[*map(dataclasses.asdict, x[i :: len(self.rows)])], metrics] for x, metrics in found]
+
+
+@splice("Rollouts.resumed")
+def _(self, states):
+    for number, (_, metrics) in enumerate(states[self.rows[0]]["ahead"]):
+        rows = [[Sampled(**one) for one in states[row]["ahead"][number][0]] for row in self.rows]
+        sampled = [*itertools.chain.from_iterable(zip(*rows, strict=True))]
+        self.ahead.append(self.thread.submit(lambda *known: known, sampled, metrics))

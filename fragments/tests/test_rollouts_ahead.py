@@ -1,0 +1,88 @@
+"""Rollouts that are sampled before they are due."""
+
+import dataclasses
+import json
+import shutil
+import threading
+
+import jax
+import numpy as np
+import pytest
+
+from generator.language import requires
+from generator.language.roles import (
+    WIDE,
+    InputError,
+    Rollouts,
+    load_checkpoint,
+    make_mesh,
+    train,
+)
+
+requires("rollouts_ahead", "tests/engines")
+
+REWARDS = """
+import os
+def some(prompt, completion):
+    if os.path.exists(os.path.join(os.path.dirname(__file__), "bad")):
+        raise KeyError(prompt)
+    return sum(map(ord, completion)) % 10
+"""
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    (tmp_path / "rewarding.py").write_text(REWARDS)
+    (tmp_path / "prompts.jsonl").write_text("\n".join(json.dumps({"prompt": "abc" * i}) for i in range(1, 6)))
+    monkeypatch.syspath_prepend(tmp_path)
+    made = dict(data=str(tmp_path / "prompts.jsonl"), reward="rewarding:some", objective="grpo", group_size=2)
+    made |= dict(completion_tokens=5, steps=6, checkpoint_dir=str(tmp_path / "run"), batches_per_rollout=2)
+    made |= dict(checkpoint_every=1, keep_last=9, learning_rate=1e-2, rollouts_ahead=2)
+    made |= {f.name: 0.0 for f in dataclasses.fields(WIDE) if f.name in ("load_balance", "router_z", "mtp_loss_weight")}
+    return dataclasses.replace(WIDE, **made)
+
+
+def weights(run) -> list[np.ndarray]:
+    return [*map(np.asarray, jax.tree.leaves(load_checkpoint(str(run), make_mesh(1, 1, 1))[1]))]
+
+
+def mismatches(run) -> list[float]:
+    found = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return [line["train/mismatch"] for line in found if "train/mismatch" in line]
+
+
+def test_the_model_samples_before_rewards_are_known(config, tmp_path, monkeypatch):
+    """Three rollouts are sampled by the first weights before a reward is known; a stopped run goes on to the bit."""
+    sampled, known = [], threading.Event()
+    sample, rewarded = Rollouts.sample, Rollouts.rewarded
+
+    def counted(self):
+        found = sample(self)
+        sampled.append(found[0])
+        if len(sampled) == 3:
+            known.set()
+        return found
+
+    monkeypatch.setattr(Rollouts, "sample", counted)
+    monkeypatch.setattr(Rollouts, "rewarded", lambda self, *x: known.wait(60) and rewarded(self, *x))
+    train(config)
+    assert sampled == [0, 1, 2, 3, 4]
+    run = tmp_path / "run"
+    wanted, told = weights(run), mismatches(run)
+    assert told[0] < 1e-5 < 1e-4 < min(told[1:])  # the others are of weights that have been trained since
+    for left in 4, 1:
+        for step in range(left + 1, 7):
+            shutil.rmtree(run / str(step))
+        train(config)
+        assert all(np.array_equal(x, y) for x, y in zip(weights(run), wanted, strict=True)) and mismatches(run) == told
+
+
+def test_what_is_done_is_saved_if_a_reward_fails(config, tmp_path):
+    train(dataclasses.replace(config, steps=1))
+    (tmp_path / "bad").touch()
+    with pytest.raises(InputError, match="KeyError"):  # of the fourth rollout
+        train(dataclasses.replace(config, steps=8, checkpoint_every=100))
+    assert (tmp_path / "run/6").is_dir()
+    (tmp_path / "bad").unlink()
+    train(dataclasses.replace(config, steps=8))
+    assert (tmp_path / "run/8").is_dir()

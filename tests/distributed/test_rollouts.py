@@ -1,0 +1,63 @@
+"""Rewards in two processes: each samples its own rows, and both train as one process does."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from distributed.jobs import finish, start
+from distributed.test_training import IMPORT, RUN, SIZES, flags, records
+
+REWARD = """
+import os
+def some(prompt, completion, bonus):
+    if os.environ.get("JAX_PROCESS_ID") == bonus:
+        raise KeyError(bonus)
+    return sum(map(ord, completion)) % 10
+"""
+TOLD = "train/loss", "train/mismatch", "train/kl", "rollout/reward", "rollout/tokens", "eval/reward", "eval/tokens"
+
+
+def train(run: Path, cache: Path, *arguments: str, **options):
+    settings = flags(**RUN | dict(batch_size=8), tokenizer="bytes", objective="grpo", group_size=2, completion_tokens=6)
+    settings += flags(checkpoint_dir=run, reward="rewarding:some", learning_rate=0.01)
+    settings += flags(mesh_data=2, mesh_fsdp=2)
+    return start(["-m", "llama2_cpu.train", *settings, *arguments], cache, **options)
+
+
+def test_two_processes_sample_and_train_as_one(tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "rewarding.py").write_text(REWARD)
+    for name, count in (("prompts", 7), ("held_out", 5)):  # of which one process has a single one
+        rows = [{"prompt": name[: i % 5 + 1], "bonus": "none"} for i in range(count)]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    finish(start(["-c", IMPORT, str(tmp_path), repr(SIZES)], cache, 1, 1))
+    finish(start(["-m", "llama2_cpu.checkpoint", "import", f"{tmp_path}/hf", f"{tmp_path}/run-1"], cache, 1, 1))
+    shutil.copytree(tmp_path / "run-1", tmp_path / "run-2")
+    more = flags(data=tmp_path / "prompts.jsonl", eval_data=tmp_path / "held_out.jsonl", eval_every=2, steps=4)
+    more += flags(kl_coefficient=0.1, batches_per_rollout=2, checkpoint_every=3, keep_last=3)
+    found = {}
+    for processes in 1, 2:
+        run = tmp_path / f"run-{processes}"
+        finish(train(run, cache, *more, processes=processes, devices=4 // processes))
+        lines = [{name: line[name] for name in TOLD if name in line} for line in records(run)]
+        found[processes] = [line for line in lines if line]
+    assert len(found[2]) == 4 + 2 * 3 and max(line.get("train/mismatch", 0) for line in found[2]) > 1e-5
+    for one, two in zip(found[1], found[2], strict=True):
+        assert one.keys() == two.keys()
+        np.testing.assert_allclose([*two.values()], [*one.values()], rtol=1e-4, atol=1e-6)
+
+    rows = [{"prompt": f"{i}", "bonus": "1"} for i in range(8)]  # process 1 cannot reward them: both save, and end
+    (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    first, second = finish(train(tmp_path / "run-2", cache, *more, "--steps", "6", "--allow-other-data"), 2)
+    assert "fails in another process" in first and "KeyError('1') in" in second
+    assert (
+        "share sequences, and each is to sample"
+        in finish(
+            train(tmp_path / "new", cache, *more, "--mesh-data", "1", "--mesh-fsdp", "1", "--mesh-tensor", "4"), 2
+        )[0]
+    )
