@@ -1,3 +1,4 @@
+# ruff: noqa: E402
 """Compiles a decode step for TPUs that are not here, and reports the least that it has to read.
 
 python benchmarks/decode_step.py PRESET TOPOLOGY [--sequences N] [--length TOKENS] [--int8-kv-cache] [--hlo FILE]
@@ -12,10 +13,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "generated"))
+SCRATCH = tempfile.TemporaryDirectory()
+BUILD = [sys.executable, "-m", "generator", "build", "llama2", "--target=tpu", "--with", "serve", "--out", SCRATCH.name]
+subprocess.run(BUILD, cwd=Path(__file__).resolve().parents[1], check=True, stdout=subprocess.DEVNULL)
+sys.path.insert(0, SCRATCH.name)
 
 import jax
 import jax.numpy as jnp

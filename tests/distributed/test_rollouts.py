@@ -55,9 +55,6 @@ def test_two_processes_sample_and_train_as_one(tmp_path, monkeypatch):
     (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, rows)))
     first, second = finish(train(tmp_path / "run-2", cache, *more, "--steps", "6", "--allow-other-data"), 2)
     assert "fails in another process" in first and "KeyError('1') in" in second
-    assert (
-        "share sequences, and each is to sample"
-        in finish(
-            train(tmp_path / "new", cache, *more, "--mesh-data", "1", "--mesh-fsdp", "1", "--mesh-tensor", "4"), 2
-        )[0]
-    )
+    mesh = flags(mesh_data=1, mesh_fsdp=1, mesh_tensor=4)
+    refused, _ = finish(train(tmp_path / "new", cache, *more, *mesh), 2)
+    assert "processes share sequences, and each is to sample its own: let only" in refused
