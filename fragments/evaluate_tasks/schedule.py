@@ -48,9 +48,13 @@ def _(config, mesh):
     if config.eval_tasks:
         if jax.process_count() > 1 or any(mesh.shape.get(axis, 1) > 1 for axis in ("stage", "context")):
             raise InputError("--eval-tasks: needs one process, without --mesh-stage and --mesh-context")
-        if not (config.eval_data or config.eval_share):
-            raise InputError("--eval-tasks: comes with evaluations on held-out data: give --eval-share or --eval-data")
         tasks = find_tasks(config.eval_tasks)
+
+
+@splice("train.directory")
+def _(config, held_out):
+    if config.eval_tasks and not held_out:
+        raise InputError("--eval-tasks: comes with evaluations on held-out data: give --eval-share or --eval-data")
 
 
 @splice("train.evaluation", before="goodput")

@@ -51,6 +51,11 @@ def _(state):
     state = swap_average(state)
 
 
+@splice("train.unrecorded", optional=True)
+def _(state, saved):
+    saved = swap_average(state)
+
+
 @splice("train.recorded")
 def _(state):
     state = swap_average(state)

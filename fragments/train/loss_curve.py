@@ -24,7 +24,8 @@ def draw_losses(metrics: epath.Path, image: epath.Path) -> None:
     axes = figure.subplots()
     for (name, (steps, values)), style in zip(losses.items(), ("-", "o-"), strict=True):
         axes.plot(steps, values, style, label=name)
-    axes.set(xlabel="step of the optimizer", ylabel="cross-entropy (nats per token)")
+    with point("draw_losses.label", axes):
+        axes.set(xlabel="step of the optimizer", ylabel="cross-entropy (nats per token)")
     axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(image, dpi=150)
@@ -35,3 +36,4 @@ def _(self):
     with may_fail("loss.png", self.failed):
         point("Monitor.draw")
         draw_losses(self.metrics_path, self.folder / "loss.png")
+    point("Monitor.drawn", self)

@@ -74,7 +74,15 @@ def _(config, state, data, monitor, checkpoints, mesh):
     data.follow(lambda: with_matrices_in(config.dtype, state.model), reference, monitor.folder)
 
 
-@splice("train.batch", "train.evaluate", after="preemption")
+@splice("train.batch", after="preemption")
+def _(checkpoints, step, state, data):
+    with point("train.unrecorded", state):
+        saved = state
+    with saving(checkpoints, step, saved, data):
+        proceed()
+
+
+@splice("train.evaluate", after="preemption")
 def _(checkpoints, step, state, data):
     with saving(checkpoints, step, state, data):
         proceed()

@@ -22,7 +22,7 @@ from .config import Config
 from .errors import InputError, check_config
 from .model import Decoder
 from .parallel import LazyArray, named_arrays
-from .tokenizer import ByteTokenizer, copy_tokenizer
+from .tokenizer import ByteTokenizer, copy_tokenizer, load_tokenizer
 
 
 def hf_tensors() -> Iterator[tuple[str, str, str]]:
@@ -259,7 +259,7 @@ def in_words_of(directory: Path, hf: dict[str, Any]) -> dict[str, Any]:
     try:
         config, there = read_hf_config(directory), read_json(directory / "config.json")
     except InputError:  # none, or of another kind of model
-        return hf
+        return hf | {"eos_token_id": load_tokenizer(str(directory / "tokenizer.json")).eos}
     for name in "_name_or_path", "auto_map":  # a path on another machine, code in another repository
         there.pop(name, None)
     names = [name for name, *_ in (*hf_sizes(), *hf_structure(config))]

@@ -2,7 +2,7 @@
 # Fragments: train/cosine, train/decays, train/adamw, train/step, train/host_state, train/matrices, train/objectives,
 # train/policy_loss, preferences/preferences, train/loss, data/batches, pages/pages, model/decoder, train/z_loss,
 # train/goodput, train/profile, train/preemption, train/sources, train/peak_measured, train/outputs,
-# train/tensorboard, train/flops, model/attention, model/swiglu, train/loss_curve, train/monitor,
+# train/tensorboard, train/flops, model/attention, model/swiglu, train/loss_curve, train/score_curve, train/monitor,
 # cluster/object_stores, train/progress_bar, cluster/step_times, cluster/lock, train/first_weights,
 # train/reference_policy, train/check_step, train/loop, local_checkpoints/local_checkpoints, cluster/agreement,
 # parallel/remat, parallel/offload, train/compile_cache, parallel/context, pipeline/pipeline, evaluate_tasks/schedule,
@@ -423,10 +423,32 @@ def draw_losses(metrics: epath.Path, image: epath.Path) -> None:
     axes = figure.subplots()
     for (name, (steps, values)), style in zip(losses.items(), ("-", "o-"), strict=True):
         axes.plot(steps, values, style, label=name)
-    axes.set(xlabel="step of the optimizer", ylabel="cross-entropy (nats per token)")
+    axes.set(xlabel="step of the optimizer", ylabel="loss of --objective")
     axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(image, dpi=150)
+
+
+def draw_scores(metrics: epath.Path, image: epath.Path) -> None:
+    """Draws each score of evaluations by step, one above the other, from a file of JSON lines; nothing without any."""
+    scores = collections.defaultdict[str, tuple[list[int], list[float]]](lambda: ([], []))  # steps and values
+    with open(metrics, "rb") as file:
+        for line in file:
+            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):  # not a record
+                record = json.loads(line)
+                for name in record:
+                    if name.startswith("eval/") and name != "eval/loss":
+                        scores[name][0].append(record["step"])
+                        scores[name][1].append(record[name])
+    if scores:
+        figure = Figure(figsize=(9, 2 * len(scores)), layout="constrained")
+        every = figure.subplots(len(scores), sharex=True, squeeze=False).ravel()
+        for axes, (name, (steps, values)) in zip(every, sorted(scores.items()), strict=True):
+            axes.plot(steps, values, "o-")
+            axes.set_ylabel(name.removeprefix("eval/"))
+            axes.grid(alpha=0.3)
+        every[-1].set_xlabel("step of the optimizer")
+        figure.savefig(image, dpi=150)
 
 
 def drop_later_records(path: epath.Path, step: int) -> None:
@@ -529,6 +551,8 @@ class Monitor:
         with may_fail("loss.png", self.failed):
             check_lock(quick=True)
             draw_losses(self.metrics_path, self.folder / "loss.png")
+        with may_fail("scores.png", self.failed):
+            draw_scores(self.metrics_path, self.folder / "scores.png")
         with may_fail("upload", self.failed):
             check_lock(quick=True)
             upload(self.folder, self.shared)
@@ -640,8 +664,6 @@ def train(config: Config) -> None:
     if config.eval_tasks:
         if jax.process_count() > 1 or any(mesh.shape.get(axis, 1) > 1 for axis in ("stage", "context")):
             raise InputError("--eval-tasks: needs one process, without --mesh-stage and --mesh-context")
-        if not (config.eval_data or config.eval_share):
-            raise InputError("--eval-tasks: comes with evaluations on held-out data: give --eval-share or --eval-data")
         tasks = find_tasks(config.eval_tasks)
     source = SOURCES.get(config.objective, Texts)
     data = on_all_processes(lambda: source(config, batches["tokens"].sharding))
@@ -652,6 +674,8 @@ def train(config: Config) -> None:
         stack.enter_context(DirectoryLock(directory))
         watchdog = start_watchdog(directory)
         stack.callback(watchdog.put, None)
+        if config.eval_tasks and not held_out:
+            raise InputError("--eval-tasks: comes with evaluations on held-out data: give --eval-share or --eval-data")
         stack.enter_context(jax.set_mesh(mesh))
         checkpoints = Checkpoints(directory, config)
         step, state, is_restored = restore_or_create(config, mesh, checkpoints, data)
@@ -696,7 +720,8 @@ def train(config: Config) -> None:
             limit = max(config.hang_seconds, config.hang_factor * statistics.median(monitor.seconds or [0]))
             watchdog.put(config.hang_seconds and limit)
             goodput.spent("steps")
-            with saving(checkpoints, step, state, data):
+            saved = state
+            with saving(checkpoints, step, saved, data):
                 batch = data.to_devices(next(data))
             monitor.work.append(time.perf_counter() - monitor.clock)
             goodput.spent("data" if not pending or pending[1]["train/loss"].is_ready() else "steps")  # idle or busy

@@ -22,7 +22,7 @@ def ending_with_messages() -> Iterator[None]:
     """Ends the program with a message: with exit code 2 for a mistake, 74 if storage fails, as in sysexits.h."""
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, BrokenPipeError):  # of a reader such as head
         raise SystemExit(130) from None  # as a shell does
     except (InputError, OSError) as error:
         kinds = FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError

@@ -52,11 +52,10 @@ def fragments_of_other_parts(fragments: Iterable[str], parts: Collection[str], f
 def check_parts_add(
     names: Collection[str], fragments: Collection[str], file: Toml[PackageToml], architecture: str, target: str
 ) -> None:
-    """Refuses a part that was asked for by its name and adds no fragment, nor does one that it needs."""
-    selected = {*fragments, *(name.split("/")[0] for name in fragments)}
+    """Refuses a part that was asked for by its name and adds no fragment of its own but tests."""
+    selected = {part for name in fragments if not name.startswith("tests/") for part in (name, name.split("/")[0])}
     for name in names:
-        entries = [entry for part in select_parts([name], file, target) for entry in file.data.parts[part].fragments]
-        if name != ALL and selected.isdisjoint(entries):
+        if name != ALL and selected.isdisjoint(file.data.parts[name].fragments):
             raise LoomError(f"the part {name} adds nothing to {architecture} for {target}", None, "Leave it out.")
 
 

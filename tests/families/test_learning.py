@@ -7,6 +7,7 @@ import importlib
 import json
 import math
 import shutil
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -218,3 +219,30 @@ def test_a_step_without_finite_gradients_leaves_the_average_alone(llama):
     assert metrics["train/skipped"]
     for x, y in zip(jax.tree.leaves(new.average), jax.tree.leaves(state.average), strict=True):
         assert np.array_equal(x, y)
+
+
+REWARD = """
+import os
+def some(prompt, completion):
+    with open(os.path.join(os.path.dirname(__file__), "calls"), "a") as file:
+        file.write(".")
+        return len(set(completion)) / (file.tell() != 5)
+"""
+
+
+def test_what_is_saved_when_a_reward_fails_is_the_average(llama, tmp_path, monkeypatch):
+    package = llama["train/ema"]
+    (tmp_path / "rewarding.py").write_text(REWARD)
+    (tmp_path / "prompts.jsonl").write_text('{"prompt": "a"}\n')
+    for folder in tmp_path, Path(package.train.__file__).parents[1]:  # for processes of rewards too
+        monkeypatch.syspath_prepend(folder)
+    sizes = dict(batch_size=2, sequence_length=32, layers=1, width=32, keep_last=9, eval_share=0, mesh_fsdp=1)
+    sizes |= dict(objective="grpo", reward="rewarding:some", group_size=2, completion_tokens=4, ema_decay=0.5)
+    sizes |= dict(data=str(tmp_path / "prompts.jsonl"), learning_rate=0.1, warmup_ratio=0.0)
+    config = dataclasses.replace(package.config.PRESETS["tiny"], **sizes)
+    config = dataclasses.replace(config, steps=3, checkpoint_dir=str(tmp_path / "failing"))
+    with pytest.raises(package.errors.InputError, match="ZeroDivisionError"):  # of the third rollout
+        package.train.train(config)
+    package.train.train(dataclasses.replace(config, checkpoint_dir=str(tmp_path / "whole"), checkpoint_every=1))
+    saved, wanted = (stored(package, config, tmp_path / name, 2)[0] for name in ("failing", "whole"))
+    assert all(np.array_equal(saved[name], wanted[name]) for name in wanted)

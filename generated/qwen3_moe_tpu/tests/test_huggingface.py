@@ -10,6 +10,7 @@ import shutil
 import jax
 import numpy as np
 import pytest
+import tokenizers
 from flax import nnx
 from safetensors.numpy import load_file, save_file
 
@@ -274,7 +275,11 @@ def test_changed_settings_are_written_over_those_that_were_imported(model, copie
     assert dataclasses.replace(again, tokenizer="") == dataclasses.replace(config, tokenizer="")
 
 
-def test_a_model_of_bytes_names_its_ends(exported):
+def test_a_model_names_its_ends(model, exported, tmp_path):
     """Otherwise transformers would use other tokens as bos and eos, such as 1 and 2."""
     hf = transformers.AutoConfig.from_pretrained(exported)
     assert (hf.bos_token_id, hf.eos_token_id) == (256, 257)
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"text": 0, "</s>": 7}, "text"))
+    words.save(str(tmp_path / "tokenizer.json"))
+    save_hf(CONFIG, model, tmp_path / "words", tokenizer=str(tmp_path / "tokenizer.json"))
+    assert transformers.AutoConfig.from_pretrained(tmp_path / "words").eos_token_id == 7
