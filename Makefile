@@ -7,10 +7,11 @@ COVERED ?= $(or $(TMPDIR),/tmp)/loomax-coverage
 # tests, the demo and the compiler for absent hardware run on the host's processor
 export JAX_PLATFORMS ?= cpu
 
-.PHONY: help setup setup-test demo test test-all test-generator test-woven test-packages coverage lint style types check build loc modularity features bench clean
+.PHONY: help setup setup-test demo demo-rewards test test-all test-generator test-woven test-packages coverage lint style types check build loc modularity features bench clean
 
 help:
 	@echo "make demo    build llama2 for this machine, train it on real text, resume it, sample from it"
+	@echo "make demo-rewards  learn sums from examples, then from rewards, evaluate and serve the model: takes minutes"
 	@echo "make test    what every change must pass: lint, types, tests"
 	@echo "make test-all  before a release: slow tests and more packages too, for an hour"
 	@echo "make test-packages  every test of every generated package: takes an hour"
@@ -47,6 +48,11 @@ demo: setup
 	cd generated && ../$(BIN)/python -m llama2_cpu.generate --checkpoint-dir ../$(DEMO) \
 		--prompt "def " --max-tokens 120 --temperature 0.8 --top-k 40
 	@echo "loss curve: $(DEMO)/loss.png"
+
+demo-rewards: setup
+	$(BIN)/python -m pip install --quiet --editable ".[packages,serve]" "pebble>=5.1"
+	$(BIN)/gen build llama2 --target=cpu
+	sh demo/rewards.sh $(DEMO)-rewards $(BIN)/python
 
 lint: style types
 

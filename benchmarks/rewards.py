@@ -1,19 +1,18 @@
 """The reward of GRPO on sums of one digit, for three seeds, and how engine and trainer agree on log-probabilities.
 
-python benchmarks/rewards.py [--steps 300] [--seeds 3] [--dtype float32] [--plot FILE] [--runs DIR]
+python benchmarks/rewards.py [--steps 300] [--seeds 3] [--dtype float32] [--plot FILE]
 
-Weaves llama2 for CPUs with the parts rewards and chat_data. A small model first learns from examples, of which one in
-four has the right sum in the right form. Then it samples completions itself; a completion that is right, and nothing
-else, has the reward 1. Prints the mean reward before the first step, and that of the last tenth of the steps.
+Weaves llama2 for CPUs with the parts rewards and chat_data. A small model first learns from the examples of
+demo/sums.py, of which one in four has the right sum in the right form. Then it samples completions itself; one that is
+right, and nothing else, has the reward 1. Prints the mean reward before the first step, and that of the last tenth of
+the steps.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
-import random
 import statistics
 import subprocess
 import sys
@@ -21,37 +20,19 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = str(ROOT), str(ROOT / "demo")
+
+import sums  # noqa: E402
 
 from generator.recipe.library import Library  # noqa: E402
 from generator.weaver import weave  # noqa: E402
 
-PAIRS = list(itertools.product(range(5), repeat=2))
 SIZES = "--width 128 --layers 4 --heads 4 --kv-heads 4 --head-size 32 --mlp-width 384 --sequence-length 24"
-REWARD = """
-def right(prompt, completion, answer):
-    return float(completion == f"<{answer}>")
-"""
-
-
-def examples(seed: int) -> list[dict[str, str]]:
-    """Returns prompts with completions, a quarter of them right."""
-    random.seed(seed)
-    rows = []
-    for a, b in PAIRS * 200:
-        wrong = random.choice([f"<{random.randrange(9)}>", f"{a + b}", f"<{a + b}", f"{a + b}>"])
-        rows.append({"prompt": f"{a}+{b}=", "completion": f"<{a + b}>" if random.random() < 0.25 else wrong})
-    random.shuffle(rows)
-    return rows
-
-
-def write_rows(path: Path, rows: list[dict[str, str]]) -> None:
-    path.write_text("\n".join(map(json.dumps, rows)))
 
 
 def run(folder: Path, command: str) -> None:
     """Runs a module of the package in its folder."""
-    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT / "demo")}
     subprocess.run([sys.executable, "-m", *command.split()], cwd=folder, env=environment, check=True, stdout=sys.stderr)
 
 
@@ -60,15 +41,13 @@ def train(folder: Path, seed: int, given: argparse.Namespace) -> list[dict]:
     for path, text in weave("llama2", "cpu", Library.read([ROOT]), parts=("rewards", "chat_data")).files.items():
         (folder / "llama2_cpu" / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / "llama2_cpu" / path).write_text(text)
-    (folder / "rewarding.py").write_text(REWARD)
-    write_rows(folder / "examples.jsonl", examples(seed))
-    write_rows(folder / "prompts.jsonl", [{"prompt": f"{a}+{b}=", "answer": str(a + b)} for a, b in PAIRS])
+    sums.write(folder, seed, held_out=0)
     common = f"llama2_cpu.train --preset tiny {SIZES} --dtype {given.dtype} --seed {seed} --checkpoint-every 1000"
     common += " --batch-size 64"
     run(folder, f"{common} --data examples.jsonl --steps 200 --learning-rate 3e-3 --checkpoint-dir base")
     run(folder, "llama2_cpu.checkpoint export base hf")
     run(folder, "llama2_cpu.checkpoint import hf tuned")
-    tuned = "--objective grpo --reward rewarding:right --data prompts.jsonl --completion-tokens 8 --group-size 16"
+    tuned = "--objective grpo --reward sums:right --data prompts.jsonl --completion-tokens 8 --group-size 16"
     run(folder, f"{common} {tuned} --steps {given.steps} --learning-rate 2e-4 --weight-decay 0 --checkpoint-dir tuned")
     lines = (folder / "tuned/metrics.jsonl").read_text().splitlines()
     return [line for line in map(json.loads, lines) if "rollout/reward" in line]
