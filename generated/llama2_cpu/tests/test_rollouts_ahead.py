@@ -19,15 +19,6 @@ from ..train import train
 from .engines import WIDE
 
 
-REWARDS = """
-import os
-def some(prompt, completion):
-    if os.path.exists(os.path.join(os.path.dirname(__file__), "bad")):
-        raise KeyError(prompt)
-    return sum(map(ord, completion)) % 10
-"""
-
-
 @pytest.fixture
 def config(tmp_path, monkeypatch):
     (tmp_path / "rewarding.py").write_text(REWARDS)
@@ -38,6 +29,15 @@ def config(tmp_path, monkeypatch):
     made |= dict(checkpoint_every=1, keep_last=9, learning_rate=1e-2, rollouts_ahead=2)
     made |= {f.name: 0.0 for f in dataclasses.fields(WIDE) if f.name in ("load_balance", "router_z", "mtp_loss_weight")}
     return dataclasses.replace(WIDE, **made)
+
+
+REWARDS = """
+import os
+def some(prompt, completion):
+    if os.path.exists(os.path.join(os.path.dirname(__file__), "bad")):
+        raise KeyError(prompt)
+    return sum(map(ord, completion)) % 10
+"""
 
 
 def weights(run) -> list[np.ndarray]:
