@@ -21,6 +21,7 @@ from generator.language.roles import (
 
 requires("rollouts_ahead", "tests/engines")
 
+
 @pytest.fixture
 def config(tmp_path, monkeypatch):
     (tmp_path / "rewarding.py").write_text(REWARDS)
