@@ -31,10 +31,10 @@ def reward(function: Callable, prompt: Any, completion: str, row: dict[str, Any]
 
 
 class Rewards:
-    """Rewards completions, some at a time, each in at most `seconds`."""
+    """Rewards completions by `call`, some at a time, each in at most `seconds`; what takes longer is `missing`."""
 
-    def __init__(self, name: str, seconds: float, workers: int = os.cpu_count() or 1):
-        self.name, self.seconds = name, seconds
+    def __init__(self, name: str, seconds: float, flag: str = "--reward", call: Callable = reward, missing: Any = 0.0):
+        self.name, self.seconds, self.call, self.missing = f"{flag} {name}", seconds, call, missing
         module, _, function = name.partition(":")
         try:
             self.function = getattr(importlib.import_module(module), function)
@@ -44,34 +44,34 @@ class Rewards:
             self.signature = inspect.signature(self.function)
         except Exception as error:
             problem = f"must be MODULE:FUNCTION, a function at the top of a module: {error!r}"
-            raise InputError(f"--reward {name}: {problem}: give one that is here or installed, or --teacher") from None
+            raise InputError(f"{self.name}: {problem}: give one that is here or installed") from None
         context = multiprocessing.get_context("spawn")
-        self.pool = pebble.ProcessPool(workers, context=context, initializer=end_with_parent)
+        self.pool = pebble.ProcessPool(os.cpu_count() or 1, context=context, initializer=end_with_parent)
 
-    def check(self, source: str, fields: dict[str, Any]) -> None:
+    def check(self, source: str, fields: dict[str, Any], given: Sequence[str] = ("prompt", "completion")) -> None:
         """Raises InputError if the function cannot take the other fields of a row, such as one called completion."""
         try:
-            self.signature.bind("prompt", "completion", **fields)
+            self.signature.bind(*given, **fields)
         except TypeError as error:
-            problem = f"--reward {self.name} cannot take the row's fields: {error}"
+            problem = f"{self.name} cannot take the row's fields: {error}"
             raise InputError(f"{source}: {problem}: change the row, or the function") from None
 
-    def __call__(self, asked: Sequence[tuple[Any, str, dict[str, Any]]]) -> tuple[list[float], int]:
+    def __call__(self, asked: Sequence[tuple[Any, Any, dict[str, Any]]]) -> tuple[list[Any], int]:
         """Returns the rewards of prompts, completions and other fields of their rows; and how many did not finish.
 
         What takes too long, or ends its process, has the reward 0. Raises InputError if the function raises an
         error, or returns no number.
         """
-        futures = [self.pool.schedule(reward, (self.function, *one), timeout=self.seconds) for one in asked]
-        rewards, unfinished = list[float](), 0
+        futures = [self.pool.schedule(self.call, (self.function, *one), timeout=self.seconds) for one in asked]
+        rewards, unfinished = list[Any](), 0
         for future, (prompt, completion, _) in zip(futures, asked, strict=True):
-            where = f"--reward {self.name}: on the completion {completion[:200]!r} of {str(prompt)[:200]!r}"
+            where = f"{self.name}: on the completion {str(completion)[:200]!r} of {str(prompt)[:200]!r}"
             try:
                 found = future.result()
             except (concurrent.futures.TimeoutError, pebble.ProcessExpired) as error:
                 if not unfinished:
-                    print(f"warning: {where}: {error!r}: it has the reward 0", file=sys.stderr)
-                unfinished, found = unfinished + 1, 0.0
+                    print(f"warning: {where}: {error!r}: taken as {self.missing}", file=sys.stderr)
+                unfinished, found = unfinished + 1, self.missing
             except Exception as error:  # the row cannot be sent, for example
                 found = repr(error)
             if isinstance(found, str):

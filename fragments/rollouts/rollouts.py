@@ -17,27 +17,25 @@ from jax.sharding import NamedSharding
 
 from generator.language import point, requires, splice
 from generator.language.roles import (
-    AnyTokenizer,
     Batches,
     Config,
     Decoder,
     Engine,
     EngineSettings,
     InputError,
+    Prompt,
     Request,
     Rewards,
     SamplingParams,
-    TemplateError,
-    WithTemplate,
-    find_files,
     fingerprint,
     identity,
     load_ends,
     load_tokenizer,
-    read_messages,
+    most_tokens,
+    read_prompts,
 )
 
-requires("rewards", "train/policy_loss", "chats/messages", "engine/engine")
+requires("rewards", "train/policy_loss", "rollouts/prompts", "engine/engine")
 
 
 class Config:
@@ -64,16 +62,6 @@ def _(config, problems):
 
 
 @dataclasses.dataclass
-class Prompt:
-    """A row of the data."""
-
-    source: str  # FILE:LINE
-    prompt: Any  # text or messages
-    fields: dict[str, Any]  # all others
-    tokens: list[int]
-
-
-@dataclasses.dataclass
 class Sampled:
     """A prompt and its completion."""
 
@@ -81,51 +69,6 @@ class Sampled:
     tokens: list[int]
     logprobs: list[float]  # of the tokens, by the engine
     advantages: list[float]
-
-
-def most_tokens(config: Config) -> int:
-    """Returns how many tokens a prompt and its completion may have; the last one is only a target."""
-    return min(config.sequence_length + 1, config.context_length)
-
-
-def read_prompts(config: Config, tokenizer: AnyTokenizer, flag: str) -> list[Prompt]:
-    """Reads the JSONL files of --data or --eval-data, and tells how many prompts are too long. Refuses other rows."""
-    data = config.data if flag == "--data" else config.eval_data
-    chats, found, too_long = WithTemplate(tokenizer, config.tokenizer), list[Prompt](), 0
-    for path in find_files(data):
-        for number, line in enumerate(path.read_bytes().splitlines(), 1):
-            try:
-                row = json.loads(line) if line.strip() else None
-                if row is None:
-                    continue
-                prompt = row.pop("prompt", None) if isinstance(row, dict) else None
-                if isinstance(prompt, str):
-                    tokens = tokenizer.encode_prompt(prompt)
-                elif prompt and isinstance(prompt, list):
-                    messages, _ = read_messages(prompt, "prompt", f"{path}:{number}")
-                    if messages[-1]["role"] == "assistant":
-                        raise ValueError("its last message is the assistant's, who is to answer")
-                    tools, names = chats.options(row)
-                    tokens = chats.template.encode(messages, tools or None, names=names)
-                else:
-                    raise ValueError("it has none" if prompt is None else f"prompt is {json.dumps(prompt)[:80]}")
-                if not tokens:
-                    raise ValueError("prompt is empty")
-            except (AttributeError, LookupError, TypeError, ValueError, RecursionError, TemplateError) as error:
-                what = str(error) if isinstance(error, ValueError) else repr(error)
-                problem = f"must be an object of JSON whose prompt is a text or messages: {what}"
-                raise InputError(f"{path}:{number}: {problem}: fix it, or leave it out") from None
-            if len(tokens) + config.completion_tokens <= most_tokens(config):
-                found.append(Prompt(f"{path}:{number}", prompt, row, tokens))
-            else:
-                too_long += 1
-    room = f"--completion-tokens {config.completion_tokens} in --sequence-length {config.sequence_length}"
-    if too_long:
-        print(f"{flag} {data}: {too_long:,} prompts are too long for {room}, and left out")
-    if not found:
-        problem = f"no prompt is short enough for {room}: change these" if too_long else "is empty: give prompts"
-        raise InputError(f"{flag} {data}: {problem}")
-    return found
 
 
 class Rollouts(Batches):
@@ -152,7 +95,7 @@ class Rollouts(Batches):
                 self.rewards.check(prompt.source, prompt.fields)
         self.round, self.waiting = 0, list[list[Sampled]]()  # waiting: the batches left of this round
         self.metrics: dict[str, float] = {}  # of the completions, where this batch is the first of them
-        point("Rollouts.start", self)
+        point("Rollouts.start", self, config)
 
     def follow(self, policy: Callable[[], Decoder], open_reference: Callable, folder: epath.Path | None) -> None:
         """Takes functions that return the current model and open that of step 0, and a folder for completions."""
@@ -216,6 +159,7 @@ class Rollouts(Batches):
                 asked[place] = engine.add(prompts[place // size].tokens, sampling)
         while engine.queued or engine.running:
             engine.step()
+        point("Rollouts.generated", self, prompts, engine, asked)
         return [asked[place] for place in range(count)]
 
     def sample(self) -> tuple[int, list[Prompt], list[Request]]:
@@ -235,6 +179,7 @@ class Rollouts(Batches):
             "rollout/tokens": np.mean([len(request.tokens) for request in requests]),
             "rollout/cut_off": np.mean([request.finish == "length" for request in requests]),
         }
+        point("Rollouts.metrics", self, requests, metrics)
         with point("Rollouts.advantages", self, number, prompts, requests, metrics):
             advantages = self.advantages(number, prompts, requests, metrics)
         pairs = zip(requests, advantages, strict=True)
@@ -242,7 +187,8 @@ class Rollouts(Batches):
 
     def completions(self, prompts: list[Prompt], requests: list[Request]) -> list[tuple[Any, str, dict[str, Any]]]:
         """Returns what rewards are functions of: prompts, completions, and other fields of the rows."""
-        texts = [self.tokenizer.decode(x.tokens[:-1] if x.finish == "stop" else x.tokens) for x in requests]
+        with point("Rollouts.texts", self, requests):
+            texts = [self.tokenizer.decode(x.tokens[:-1] if x.finish == "stop" else x.tokens) for x in requests]
         each = [prompt for prompt in prompts for _ in range(len(texts) // len(prompts))]
         return [(prompt.prompt, text, prompt.fields) for prompt, text in zip(each, texts, strict=True)]
 
@@ -282,6 +228,7 @@ class Rollouts(Batches):
             batch["weights"][row, first:end] = 1 if self.config.loss_per == "token" else 1 / len(found.tokens)
             batch["advantages"][row, first:end] = found.advantages
             batch["sampled_logprobs"][row, first:end] = found.logprobs
+            point("Rollouts.row", self, batch, row, first, end, found)
         return batch
 
     def get_state(self) -> dict[int, Any]:

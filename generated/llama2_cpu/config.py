@@ -5,7 +5,7 @@
 # train/policy_loss, train/step, train/cosine, train/adamw, train/monitor, train/compile_cache, train/profile,
 # train/check_step, train/loop, preferences/preferences, cluster/watchdog, checkpoint/checkpoints,
 # local_checkpoints/local_checkpoints, huggingface/huggingface, evaluate_tasks/schedule, rollouts/rollouts,
-# rollouts/rollouts_ahead, teacher/teacher, chats/chats.
+# rollouts/rollouts_ahead, turns/turns, teacher/teacher, chats/chats.
 """Every setting of this package: one dataclass, and the presets."""
 
 import dataclasses
@@ -117,6 +117,10 @@ class Config:
     rollout_sequences: int = 64  # sampled at a time
     scale_advantages: bool = True  # whether a group's advantages are divided by their standard deviation
     rollouts_ahead: int = 0  # rollouts whose rewards are computed while the model trains; it samples them this early
+
+    # turns
+    environment_function: str = ""  # MODULE:FUNCTION that answers a turn, from (messages, **other fields of the row)
+    max_turns: int = 0  # turns of the assistant in a chat at most; 0: one, which no function answers
 
     # teacher
     teacher: str = ""  # URL of a server with the same tokenizer, such as http://localhost:8000; "": rewards

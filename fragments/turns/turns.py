@@ -1,0 +1,214 @@
+"""Chats of several turns: the model samples those of the assistant, and a function of Python answers them.
+
+Source: Yao et al. 2022, arXiv 2210.03629 (actions and observations in turn); Jin et al. 2025, arXiv 2503.09516, section
+3.1 (no loss on tokens that the model did not sample).
+"""
+
+import contextlib
+import dataclasses
+import json
+import math
+import re
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from generator.language import proceed, requires, splice
+from generator.language.roles import (
+    END,
+    OPEN,
+    AnyTokenizer,
+    Config,
+    Engine,
+    InputError,
+    Request,
+    Rewards,
+    TemplateError,
+    WithTemplate,
+)
+
+requires("rollouts")
+
+
+class Config:
+    environment_function: str = ""  # MODULE:FUNCTION that answers a turn, from (messages, **other fields of the row)
+    max_turns: int = 0  # turns of the assistant in a chat at most; 0: one, which no function answers
+
+
+CALL = re.compile("<tool_call>(.*?)</tool_call>", re.DOTALL)  # of Hermes, Qwen and others, as the server reads it
+
+
+def find_calls(text: str) -> list[dict[str, Any]]:
+    """Returns the tool calls in a text, as chat templates take them."""
+    calls = list[dict[str, Any]]()
+    for inside in CALL.findall(text):
+        with contextlib.suppress(AttributeError, LookupError, RecursionError, TypeError, ValueError):
+            function = json.loads(inside)
+            if isinstance(name := function["name"], str):
+                called = {"name": name, "arguments": function.get("arguments", {})}
+                calls.append({"type": "function", "function": called})
+    return calls
+
+
+def answer(function: Callable, prompt: list[Any], said: list[Any], row: dict[str, Any]) -> list[Any] | str:
+    """Calls the function, in a process of its own. Returns the messages that it adds, or what went wrong."""
+    try:
+        found = function([*prompt, *said], **row)
+        text = json.dumps([] if found is None else found, ensure_ascii=False)
+        if (size := len(text.encode())) > 1_000_000:
+            return f"returned {size:,} bytes, and may return 1,000,000"
+        added = json.loads(text)
+        each = [x if isinstance(x, dict) else {} for x in (added if isinstance(added, list) else [added])]
+        if not all(x.get("role") in ("tool", "user") and isinstance(x.get("content"), str) for x in each):
+            wanted = "None, or a list of messages, each with role tool or user, and a text as content"
+            return f"returned {text[:200]}, and must return {wanted}"
+        return added
+    except BaseException as error:  # sys.exit() too
+        *_, last = traceback.extract_tb(error.__traceback__)
+        return f"{error!r} in {last.filename}:{last.lineno}"
+
+
+@dataclasses.dataclass(eq=False)
+class Conversation(Request):
+    """A prompt and all that follows it. Tokens that the model did not sample have NaN as their log-probability."""
+
+    row: Any = None  # the Prompt
+    said: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # messages after it
+    is_unfinished: bool = False  # whether the function did not answer in time
+
+
+class Environment:
+    """Continues chats: a function answers a turn, and the model samples the next one."""
+
+    def __init__(self, config: Config, tokenizer: AnyTokenizer, ends: set[int], rows: list[Any]):
+        """Takes all rows, as `Prompt`s. Raises InputError if one is no chat, or the function cannot take it."""
+        if not (config.environment_function and config.max_turns and config.reward):
+            raise InputError("--environment-function and --max-turns: give both, also to go on, and --reward")
+        self.config, self.tokenizer, self.ends = config, tokenizer, ends
+        self.chats, flag = WithTemplate(tokenizer, config.tokenizer), "--environment-function"
+        self.function = Rewards(config.environment_function, config.reward_seconds, flag, answer, None)
+        for row in rows:
+            if isinstance(row.prompt, str):
+                raise InputError(f"{row.source}: {flag} answers in chats: make the prompt a list of messages")
+            self.function.check(row.source, row.fields, ["messages"])
+
+    def __call__(self, rows: list[Any], requests: list[Request], engine: Engine) -> list[Conversation]:
+        """Returns whole chats that begin with these requests, as many of each row."""
+        each = [row for row in rows for _ in range(len(requests) // len(rows))]
+        talks = [Conversation(x.prompt, x.sampling, row=row) for x, row in zip(requests, each, strict=True)]
+        newest, turn = dict(zip(talks, requests, strict=True)), 0
+        while newest:
+            turn += 1
+            for talk, request in newest.items():
+                self.add_turn(talk, request)
+            going = [talk for talk in newest if talk.finish == "stop" and turn < self.config.max_turns]
+            answers, _ = self.function([(talk.row.prompt, talk.said, talk.row.fields) for talk in going])
+            newest = {}
+            for talk, found in zip(going, answers, strict=True):
+                talk.is_unfinished = found is None
+                if found and (room := self.add_answer(talk, found)) > 0:
+                    # of the first turn's seed and the number of this one
+                    (seed,) = np.random.SeedSequence([talk.sampling.seed, turn]).generate_state(1).tolist()
+                    sampling = dataclasses.replace(talk.sampling, seed=seed, max_tokens=room)
+                    newest[talk] = engine.add(talk.sequence, sampling)
+            while engine.queued or engine.running:
+                engine.step()
+        return talks
+
+    def add_turn(self, talk: Conversation, request: Request) -> None:
+        """Adds a turn of the assistant."""
+        talk.tokens, talk.logprobs = talk.tokens + request.tokens, talk.logprobs + request.logprobs
+        talk.finish = request.finish
+        text = self.tokenizer.decode(request.tokens[:-1] if talk.finish == "stop" else request.tokens)
+        calls = find_calls(text)
+        talk.said.append({"role": "assistant", "content": text} | ({"tool_calls": calls} if calls else {}))
+
+    def add_answer(self, talk: Conversation, found: list[dict[str, Any]]) -> int:
+        """Adds messages after a turn, unless they end the chat. Returns how many tokens the next turn may have."""
+        end, *tokens = self.between(talk, found)
+        if end != talk.tokens[-1]:
+            return 0  # the model ended its text, but not as a turn ends
+        room = self.config.completion_tokens - len(talk.tokens) - len(tokens)
+        if room < 1:
+            talk.finish = "length"
+        else:
+            talk.said, talk.tokens = talk.said + found, talk.tokens + tokens
+            talk.logprobs = talk.logprobs + [math.nan] * len(tokens)
+        return room
+
+    def between(self, talk: Conversation, found: list[dict[str, Any]]) -> list[int]:
+        """Returns the tokens that the template writes after the newest turn, the first of which ends it.
+
+        What the model sampled is not written again: the template gets a mark in its place. Raises InputError if it
+        writes what comes before in another way now, or ends a turn by no token that ends a text.
+        """
+        template, tokens, whole = self.chats.template, list[int](), [*talk.said, *found]
+        try:
+            after = self.render(talk, whole, True)
+            # with what asks for the newest turn, or without, which some templates change afterwards
+            befores = [self.render(talk, talk.said[:-1], asks) for asks in (True, False)]
+            if not any(after[:-2] == x[:-1] and "".join(after[-2:-1]).startswith(x[-1]) for x in befores):
+                raise ValueError("it writes what comes before in another way, once these follow")
+            if len(self.render(talk, whole, True, "assistant tool user")) <= len(whole):
+                raise ValueError("it leaves messages out")
+            for mark, part in template.parts(after[-1].lstrip()):
+                encoded = template.tokenizer.encode_batch_fast([part], add_special_tokens=False)[0].ids
+                tokens += template.plain.encode(part) if mark == OPEN else encoded
+            if not tokens or tokens[0] not in self.ends:
+                raise ValueError(f"it writes {after[-1][:20]!r} after a turn, and no token that ends a text")
+        except (AttributeError, LookupError, RecursionError, TemplateError, TypeError, ValueError) as error:
+            what = f"{self.function.name}: the chat template cannot add {str(found)[:200]}: {error}"
+            raise InputError(f"{talk.row.source}: {what}: answer by another role, or give another template") from None
+        return tokens
+
+    def render(self, talk: Conversation, said: list[Any], asks: bool, roles: str = "assistant") -> list[str]:
+        """Returns what the template writes around messages of these roles after the prompt, if it leaves none out."""
+        tools, names = self.chats.options(talk.row.fields)
+        messages, tools, names = self.chats.template.marked([[*talk.row.prompt, *said], tools or None, names])
+        for message in messages[len(talk.row.prompt) :]:
+            if message["role"] in roles:
+                message.pop("tool_calls", None)
+                message["content"] = END
+        return self.chats.template.render(messages, tools, names, asks).split(END)
+
+
+@splice("Rollouts.start")
+def _(self, config):
+    rows, wanted = self.prompts + self.held_out_prompts, config.environment_function or config.max_turns
+    self.environment = Environment(config, self.tokenizer, self.ends, rows) if wanted else None
+
+
+@splice("Rollouts.generated")
+def _(self, prompts, engine, asked):
+    if self.environment:
+        talks = self.environment(prompts, [asked[place] for place in range(len(asked))], engine)
+        asked = dict(enumerate(talks))
+
+
+@splice("Rollouts.metrics")
+def _(self, requests, metrics):
+    if self.environment:
+        turns = [sum(message["role"] == "assistant" for message in talk.said) for talk in requests]
+        metrics |= {
+            "rollout/turns": np.mean(turns),
+            "rollout/unfinished_answers": np.mean([talk.is_unfinished for talk in requests]),
+        }
+
+
+@splice("Rollouts.texts")
+def _(self, requests, texts):
+    if self.environment:
+        texts = [request.said for request in requests]
+    else:
+        proceed()
+
+
+@splice("Rollouts.row")
+def _(self, batch, row, first, end, found):
+    given = np.isnan(found.logprobs)  # not sampled
+    for name in ("weights", "advantages", "sampled_logprobs"):
+        batch[name][row, first:end][given] = 0
+    if self.config.loss_per == "sequence":
+        batch["weights"][row] *= len(given) / np.sum(~given)
