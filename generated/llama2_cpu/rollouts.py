@@ -53,10 +53,12 @@ def own_rows(sharding: NamedSharding, shape: tuple[int, int], group: int) -> lis
 
 
 def on_own_devices(model: Decoder, mesh: Mesh) -> tuple[Decoder, Mesh]:
-    """Returns a copy of the model on the devices of this process, and their mesh.
+    """Returns the model on the devices of this process, and their mesh.
 
-    It is sharded by those axes of the mesh that do not span processes.
+    In one of several processes it is a copy, sharded by those axes of the mesh that do not span processes.
     """
+    if not mesh.is_multi_process:
+        return model, mesh
     is_own = np.vectorize(lambda device: device.process_index == jax.process_index())(mesh.devices)
     own = Mesh(mesh.devices[np.ix_(*map(np.unique, is_own.nonzero()))], mesh.axis_names, axis_types=mesh.axis_types)
     if own.size != is_own.sum():
