@@ -54,6 +54,7 @@ def checksums(arrays: dict[str, Any]) -> tuple[Any, Any]:
     if not any(isinstance(x, LazyArray) for x in arrays.values()):
         return checksums_on_devices(arrays)
     read = map(np.asarray, arrays.values())  # one at a time, and in fp32
+    point("checksums.read", read)
     sums, finite = zip(*((x.view("uint32").sum(dtype="uint32"), np.isfinite(x).all()) for x in read), strict=True)
     return np.array(sums), all(finite)
 
@@ -284,6 +285,7 @@ def load_checkpoint(directory: str, mesh: Mesh | None, step: int | None = None) 
     halves = [re.match("([0-9]+)[.]orbax-checkpoint-tmp", path.name) for path in checkpoints.directory.iterdir()]
     if step is None and (newer := max((int(half[1]) for half in halves if half), default=0)) > newest:
         print(f"warning: step {newer} is there by half: being saved, or cut off by the end of its run", file=sys.stderr)
+    point("load_checkpoint.found", config, mesh, model=trees["model"])
     return config, trees["model"]
 
 

@@ -3,7 +3,7 @@
 import jax
 from flax import nnx
 
-from generator.language import excludes
+from generator.language import excludes, point
 from generator.language.roles import Decoder
 
 excludes("experts")
@@ -12,7 +12,9 @@ excludes("experts")
 def with_matrices_in(dtype: str, model: Decoder) -> Decoder:
     """Casts matrices to the dtype in which their gradients are summed; other parameters are used in fp32."""
 
-    def cast(p):
-        return p if len(p.axes) < 2 else p.replace(p.get_value().astype(dtype))
+    with point("with_matrices_in.cast", dtype):
+
+        def cast(p):
+            return p if len(p.axes) < 2 else p.replace(p.get_value().astype(dtype))
 
     return jax.tree.map(cast, model, is_leaf=lambda x: isinstance(x, nnx.Param))

@@ -15,7 +15,7 @@ def with_matrices_in(dtype: str, model: Decoder) -> Decoder:
     def cast(path, p):
         name = jax.tree_util.keystr(path)
         is_used_in_fp32 = len(p.axes) < 2 or "router" in name
-        point("with_matrices_in.fp32", name, is_used_in_fp32)
+        point("with_matrices_in.fp32", p, name, is_used_in_fp32)
         return p if is_used_in_fp32 else p.replace(p.get_value().astype(dtype))
 
     return jax.tree_util.tree_map_with_path(cast, model, is_leaf=lambda x: isinstance(x, nnx.Param))

@@ -1,48 +1,16 @@
-"""Weights in int8, with a scale for each vector.
+"""Weights in int8, with a scale for each vector."""
 
-Source: Dettmers et al. 2022, arXiv 2208.07339, section 2.1 (int8 with a scale for each vector).
-"""
-
-import dataclasses
 import sys
 
-import jax
 import numpy as np
-from jax import Array
 
 from generator.language import proceed, splice
+from generator.language.roles import in_int8
 
 
 @splice("ModelSettings.fields")
 def _():
     int8: bool = False  # int8 weights
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Int8:
-    """A kernel in int8, which stands in for an array."""
-
-    numbers: Array  # int8, in the shape of the kernel
-    scale: Array  # fp32, 1 along the width of the residual stream
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.numbers.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.scale.dtype
-
-    def astype(self, dtype: str) -> Array:
-        """Returns the dequantized kernel; XLA fuses this into the product."""
-        return (self.numbers * self.scale).astype(dtype)
-
-
-def in_int8(kernel: np.ndarray, axis: int) -> Int8:
-    """Quantizes a kernel symmetrically: the largest absolute value along the axis becomes 127."""
-    scale = np.maximum(np.abs(kernel).max(axis, keepdims=True), 1e-30) / 127
-    return Int8(np.rint(kernel / scale).astype(np.int8), scale)
 
 
 @splice("load_to_serve.start")

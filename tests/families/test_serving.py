@@ -92,14 +92,14 @@ def test_any_number_of_devices_gives_the_same_texts(folder, compare):
 def compare_int8(package) -> None:
     """Compares int8 kernels with the numbers that they stand for, on one device and on two."""
     config, engine = small(package, "float32"), package.engine
-    weights = importlib.import_module(package.model.__name__.replace("model", "weights"))
+    weights, formats = (importlib.import_module(f"{package.model.__package__}.{x}") for x in ("weights", "quantized"))
     model = jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()
     sampling = engine.SamplingParams(max_tokens=9, prompt_logprobs=True)
     draft_tokens = 1 if hasattr(config, "mtp_layers") else 0  # of the MTP layer
     settings = engine.EngineSettings(max_sequences=1, max_length=48, page_size=4, chunk=16, draft_tokens=draft_tokens)
 
     def is_int8(x: object) -> bool:
-        return isinstance(x, weights.Int8)
+        return isinstance(x, formats.Int8)
 
     with tempfile.TemporaryDirectory() as folder:
         package.huggingface.save_hf(config, model, Path(folder, "hf"))
