@@ -35,6 +35,9 @@ from generator.language.roles import (
 
 requires("turns", "tests/engines", "tests/served")
 
+EOS = 257  # </s>
+
+
 ANSWERING = """
 import os, time
 
@@ -58,7 +61,6 @@ INITIALS = (
     "{{ bos_token }}{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{{ eos_token }}{% endfor %}"
     "{% if add_generation_prompt %}a:{% endif %}"
 )
-EOS = 257  # </s>
 
 
 @pytest.fixture

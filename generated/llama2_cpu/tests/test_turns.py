@@ -26,6 +26,8 @@ from ..turns import Conversation, Environment, answer, find_calls
 from .engines import WIDE, wide_model
 from .served import module, save_served
 
+EOS = 257  # </s>
+
 
 ANSWERING = """
 import os, time
@@ -52,7 +54,6 @@ INITIALS = (
     "{{ bos_token }}{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{{ eos_token }}{% endfor %}"
     "{% if add_generation_prompt %}a:{% endif %}"
 )
-EOS = 257  # </s>
 
 
 @pytest.fixture
