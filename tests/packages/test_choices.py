@@ -1,0 +1,31 @@
+"""Parts that decide on something, of which "all" takes none: their packages' own tests pass."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from selected import mostly_slow
+
+ROOT = Path(__file__).resolve().parents[2]
+TESTS = {
+    ("llama3_lora", "cpu", "qlora"): "test_qlora",
+    ("llama2", "cpu", "fp8"): "test_low_precision",
+    ("llama2", "cpu", "int8"): "test_low_precision",
+    ("llama2", "gpu", "packed_attention"): "test_packed_attention",
+    ("llama2", "trainium", "nki_attention"): "test_attend_nki",
+}
+
+
+@pytest.mark.parametrize(("architecture", "target", "part"), mostly_slow(TESTS, ("llama3_lora", "cpu", "qlora")))
+def test_its_own_tests_pass(architecture, target, part, tmp_path):
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    build = ["generator", "build", architecture, f"--target={target}", "--with", part, "--out", str(tmp_path)]
+    subprocess.run([sys.executable, "-m", *build], cwd=ROOT, env=environment, check=True, capture_output=True)
+    test = f"{architecture}_{target}/tests/{TESTS[architecture, target, part]}.py"
+    command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir=.", "-q", "-W", "error", "-p", "no:xdist"]
+    found = subprocess.run([*command, test], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout[-4000:]
