@@ -52,10 +52,13 @@ def fragments_of_other_parts(fragments: Iterable[str], parts: Collection[str], f
 def check_parts_add(
     names: Collection[str], fragments: Collection[str], file: Toml[PackageToml], architecture: str, target: str
 ) -> None:
-    """Refuses a part that was asked for by its name and adds no fragment of its own but tests."""
+    """Refuses a part that was asked for by its name and adds no fragment but tests: its own, or of those it needs."""
     selected = {part for name in fragments if not name.startswith("tests/") for part in (name, name.split("/")[0])}
     for name in names:
-        if name != ALL and selected.isdisjoint(file.data.parts[name].fragments):
+        if name == ALL:
+            continue
+        parts = [name] if file.data.parts[name].fragments else select_parts([name], file, target)
+        if not any(selected & {*file.data.parts[part].fragments} for part in parts):
             raise LoomError(f"the part {name} adds nothing to {architecture} for {target}", None, "Leave it out.")
 
 
