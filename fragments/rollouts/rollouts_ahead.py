@@ -26,30 +26,30 @@ def _(bounds):
 @splice("Rollouts.start")
 def _(self):
     self.thread = concurrent.futures.ThreadPoolExecutor(1)
-    self.ahead = collections.deque[concurrent.futures.Future]()  # of rollouts and their metrics
+    self.pending = collections.deque[concurrent.futures.Future]()  # of rollouts and their metrics
 
 
 @splice("Rollouts.sample")
 def _(self, sampled):
-    while len(self.ahead) <= self.config.rollouts_ahead:
-        self.ahead.append(self.thread.submit(self.rewarded, *self.sample()))
-    sampled, self.metrics = self.ahead[0].result()
-    self.ahead.popleft()
+    while len(self.pending) <= self.config.rollouts_ahead:
+        self.pending.append(self.thread.submit(self.rewarded, *self.sample()))
+    sampled, self.metrics = self.pending[0].result()
+    self.pending.popleft()
 
 
 @splice("Rollouts.state")
 def _(self, states):
     # those after a reward that fails are sampled again
-    known = [*itertools.takewhile(lambda one: not one.exception(), self.ahead)]
+    known = [*itertools.takewhile(lambda one: not one.exception(), self.pending)]
     for i, row in enumerate(self.rows):
-        states[row]["round"] -= len(self.ahead) - len(known)
+        states[row]["round"] -= len(self.pending) - len(known)
         found = [one.result() for one in known]
-        states[row]["ahead"] = [[[*map(dataclasses.asdict, x[i :: len(self.rows)])], metrics] for x, metrics in found]
+        states[row]["pending"] = [[[*map(dataclasses.asdict, x[i :: len(self.rows)])], metrics] for x, metrics in found]
 
 
 @splice("Rollouts.resumed")
 def _(self, states):
-    for number, (_, metrics) in enumerate(states[self.rows[0]]["ahead"]):
-        rows = [[Sampled(**one) for one in states[row]["ahead"][number][0]] for row in self.rows]
+    for number, (_, metrics) in enumerate(states[self.rows[0]]["pending"]):
+        rows = [[Sampled(**one) for one in states[row]["pending"][number][0]] for row in self.rows]
         sampled = [*itertools.chain.from_iterable(zip(*rows, strict=True))]
-        self.ahead.append(self.thread.submit(lambda *known: known, sampled, metrics))
+        self.pending.append(self.thread.submit(lambda *known: known, sampled, metrics))

@@ -194,7 +194,7 @@ class Rollouts(Batches):
         self.round, self.waiting = 0, list[list[Sampled]]()  # waiting: the batches left of this round
         self.metrics: dict[str, float] = {}  # of the completions, where this batch is the first of them
         self.thread = concurrent.futures.ThreadPoolExecutor(1)
-        self.ahead = collections.deque[concurrent.futures.Future]()  # of rollouts and their metrics
+        self.pending = collections.deque[concurrent.futures.Future]()  # of rollouts and their metrics
         rows, wanted = self.prompts + self.held_out_prompts, config.environment_function or config.max_turns
         self.environment = Environment(config, self.tokenizer, self.ends, rows) if wanted else None
 
@@ -231,10 +231,10 @@ class Rollouts(Batches):
         self.metrics = {}
         if not self.waiting:
             with failing_together():
-                while len(self.ahead) <= self.config.rollouts_ahead:
-                    self.ahead.append(self.thread.submit(self.rewarded, *self.sample()))
-                sampled, self.metrics = self.ahead[0].result()
-                self.ahead.popleft()
+                while len(self.pending) <= self.config.rollouts_ahead:
+                    self.pending.append(self.thread.submit(self.rewarded, *self.sample()))
+                sampled, self.metrics = self.pending[0].result()
+                self.pending.popleft()
             values = multihost_utils.process_allgather(np.array([*self.metrics.values()])).mean(axis=0)
             self.metrics = dict(zip(self.metrics, values.tolist(), strict=True))  # means over processes
             size = len(self.rows)
@@ -367,11 +367,11 @@ class Rollouts(Batches):
             for i, row in enumerate(self.rows)
         }
         # those after a reward that fails are sampled again
-        rollouts_ahead_known = [*itertools.takewhile(lambda one: not one.exception(), self.ahead)]
+        rollouts_ahead_known = [*itertools.takewhile(lambda one: not one.exception(), self.pending)]
         for rollouts_ahead_i, rollouts_ahead_row in enumerate(self.rows):
-            states[rollouts_ahead_row]["round"] -= len(self.ahead) - len(rollouts_ahead_known)
+            states[rollouts_ahead_row]["round"] -= len(self.pending) - len(rollouts_ahead_known)
             found = [one.result() for one in rollouts_ahead_known]
-            states[rollouts_ahead_row]["ahead"] = [
+            states[rollouts_ahead_row]["pending"] = [
                 [[*map(dataclasses.asdict, x[rollouts_ahead_i :: len(self.rows)])], metrics] for x, metrics in found
             ]
         return states
@@ -387,7 +387,7 @@ class Rollouts(Batches):
         self.round = states[0]["round"]
         rows = [[Sampled(**found) for found in states[row]["waiting"]] for row in self.rows]
         self.waiting = [list(batch) for batch in zip(*rows, strict=True)]
-        for number, (_, metrics) in enumerate(states[self.rows[0]]["ahead"]):
-            rollouts_ahead_rows = [[Sampled(**one) for one in states[row]["ahead"][number][0]] for row in self.rows]
+        for number, (_, metrics) in enumerate(states[self.rows[0]]["pending"]):
+            rollouts_ahead_rows = [[Sampled(**one) for one in states[row]["pending"][number][0]] for row in self.rows]
             sampled = [*itertools.chain.from_iterable(zip(*rollouts_ahead_rows, strict=True))]
-            self.ahead.append(self.thread.submit(lambda *known: known, sampled, metrics))
+            self.pending.append(self.thread.submit(lambda *known: known, sampled, metrics))

@@ -13,7 +13,7 @@ fragments = ["model/shift"]
 
 [parts.more]
 title = "more of it"
-fragments = ["model/tools"]
+fragments = []
 needs = ["shift"]
 """
 BUILD = ("build", "one", "--target=any")
