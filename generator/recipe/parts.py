@@ -50,16 +50,28 @@ def fragments_of_other_parts(fragments: Iterable[str], parts: Collection[str], f
 
 
 def check_parts_add(
-    names: Collection[str], fragments: Collection[str], file: Toml[PackageToml], architecture: str, target: str
+    names: Collection[str],
+    selected: Collection[str],
+    fragments: Collection[str],
+    file: Toml[PackageToml],
+    architecture: str,
+    target: str,
 ) -> None:
-    """Refuses a part that was asked for by its name and adds no fragment but tests: its own, or of those it needs."""
-    selected = {part for name in fragments if not name.startswith("tests/") for part in (name, name.split("/")[0])}
+    """Refuses a part that was asked for by its name and adds no fragment.
+
+    It adds none if those of its own that were selected, tests aside, do not go with the others, or if it has none here
+    and those that it needs add none.
+    """
+
+    def entries_of(names: Collection[str]) -> set[str]:
+        return {entry for name in names if not name.startswith("tests/") for entry in (name, name.split("/")[0])}
+
     for name in names:
-        if name == ALL:
-            continue
-        parts = [name] if file.data.parts[name].fragments else select_parts([name], file, target)
-        if not any(selected & {*file.data.parts[part].fragments} for part in parts):
-            raise LoomError(f"the part {name} adds nothing to {architecture} for {target}", None, "Leave it out.")
+        if name != ALL:
+            own = entries_of(selected).intersection(file.data.parts[name].fragments)
+            needed = [entry for part in select_parts([name], file, target) for entry in file.data.parts[part].fragments]
+            if entries_of(fragments).isdisjoint(own or needed):
+                raise LoomError(f"the part {name} adds nothing to {architecture} for {target}", None, "Leave it out.")
 
 
 def check_parts(file: Toml[PackageToml], library: Library) -> None:

@@ -107,9 +107,9 @@ def select(
     selection = _select_fragments((*lineage, target_file, package_file), pattern, target, library)
     without = {*without, *fragments_of_other_parts(selection, selected_parts, package_file)}
     selection = {name: item for name, item in selection.items() if name not in without}
-    selection = _drop_incompatible(selection, package_file)
+    selected, selection = selection, _drop_incompatible(selection, package_file)
     _check_company(selection, library)
-    check_parts_add(parts, selection, package_file, architecture, target)
+    check_parts_add(parts, selected, selection, package_file, architecture, target)
     fragments = tuple(fragment for fragment, _ in selection.values())
     left_out = _find_left_out(lineage, library, without)
     pattern = replace(pattern, further=tuple(pair for f in fragments for pair in f.further_layers))

@@ -13,7 +13,7 @@ fragments = ["model/shift"]
 
 [parts.more]
 title = "more of it"
-fragments = []
+fragments = ["model/tools"]
 needs = ["shift"]
 """
 BUILD = ("build", "one", "--target=any")
