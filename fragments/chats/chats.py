@@ -30,6 +30,7 @@ from generator.language.roles import (
     encode_document,
     read_messages,
     tell_of,
+    without_nulls,
 )
 
 requires("chat_template", "render/generation", "data/chat_data")
@@ -41,13 +42,6 @@ class Config:
 
 
 TOKEN_AND_WEIGHT = np.dtype([("token", "<i4"), ("weight", "<f2")])  # of an array [n] for a chat
-
-
-def without_nulls(value: Any) -> Any:
-    """Drops null fields, with which tables fill objects."""
-    if isinstance(value, dict):
-        return {name: without_nulls(part) for name, part in value.items() if part is not None}
-    return [without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
 def locate(tokenizer: Tokenizer, text: str, at: int = 0) -> list[tuple[int, int, int]]:

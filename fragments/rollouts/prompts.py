@@ -13,6 +13,7 @@ from generator.language.roles import (
     WithTemplate,
     find_files,
     read_messages,
+    without_nulls,
 )
 
 requires("rollouts/rollouts", "chats/messages")
@@ -43,14 +44,14 @@ def read_prompts(config: Config, tokenizer: AnyTokenizer, flag: str) -> list[Pro
                 row = json.loads(line) if line.strip() else None
                 if row is None:
                     continue
-                prompt = row.pop("prompt", None) if isinstance(row, dict) else None
+                prompt = without_nulls(row.pop("prompt", None)) if isinstance(row, dict) else None
                 if isinstance(prompt, str):
                     tokens = tokenizer.encode_prompt(prompt)
                 elif prompt and isinstance(prompt, list):
                     messages, _ = read_messages(prompt, "prompt", f"{path}:{number}")
                     if messages[-1]["role"] == "assistant":
                         raise ValueError("its last message is the assistant's, who is to answer")
-                    tools, names = chats.options(row)
+                    tools, names = chats.options(without_nulls(row))
                     tokens = chats.template.encode(messages, tools or None, names=names)
                 else:
                     raise ValueError("it has none" if prompt is None else f"prompt is {json.dumps(prompt)[:80]}")

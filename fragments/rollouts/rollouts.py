@@ -148,7 +148,7 @@ class Rollouts(Batches):
         """Samples completions with these seeds at temperature 1: as many of each prompt, one prompt after the other."""
         config, count, size = self.config, len(seeds), len(seeds) // max(1, len(prompts))
         rows = min(config.batch_size * config.batches_per_rollout, config.rollout_sequences)
-        sizes = EngineSettings(max_sequences=rows, max_length=most_tokens(config), queue=count)
+        sizes = EngineSettings(max_sequences=rows, max_length=most_tokens(config), queue=max(1, count))
         # made anew, so that steps have the memory of its KV cache
         with point("Rollouts.engine", self, config, sizes):
             engine = Engine(config, self.policy(), self.ends, sizes, self.sharding.mesh)

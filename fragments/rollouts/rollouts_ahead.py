@@ -9,7 +9,7 @@ import dataclasses
 import itertools
 
 from generator.language import requires, splice
-from generator.language.roles import Sampled
+from generator.language.roles import Batches, Rollouts, Sampled
 
 requires("rollouts")
 
@@ -49,7 +49,20 @@ def _(self, states):
 
 @splice("Rollouts.resumed")
 def _(self, states):
-    for number, (_, metrics) in enumerate(states[self.rows[0]]["pending"]):
+    for number, (_, metrics) in enumerate(states[self.rows[0]].get("pending", [])):
         rows = [[Sampled(**one) for one in states[row]["pending"][number][0]] for row in self.rows]
         sampled = [*itertools.chain.from_iterable(zip(*rows, strict=True))]
         self.pending.append(self.thread.submit(lambda *known: known, sampled, metrics))
+
+
+def stop(data: Batches) -> None:
+    """Ends what is computed ahead, as when a run is interrupted."""
+    if isinstance(data, Rollouts):
+        data.thread.shutdown(wait=False, cancel_futures=True)
+        if data.config.reward:
+            data.rewards.pool.stop()
+
+
+@splice("train.compiled", after="sources")
+def _(stack, data):
+    stack.callback(stop, data)

@@ -32,7 +32,7 @@ def test_two_processes_sample_and_train_as_one(tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "rewarding.py").write_text(REWARD)
-    for name, count in (("prompts", 7), ("held_out", 5)):  # of which one process has a single one
+    for name, count in (("prompts", 7), ("held_out", 3)):  # of which one process has none
         rows = [{"prompt": name[: i % 5 + 1], "bonus": "none"} for i in range(count)]
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     finish(start(["-c", IMPORT, str(tmp_path), repr(SIZES)], cache, 1, 1))

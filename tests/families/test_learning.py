@@ -7,6 +7,7 @@ import importlib
 import json
 import math
 import shutil
+import sys
 from pathlib import Path
 
 import jax
@@ -236,6 +237,8 @@ def test_what_is_saved_when_a_reward_fails_is_the_average(llama, tmp_path, monke
     (tmp_path / "prompts.jsonl").write_text('{"prompt": "a"}\n')
     for folder in tmp_path, Path(package.train.__file__).parents[1]:  # for processes of rewards too
         monkeypatch.syspath_prepend(folder)
+    for module in vars(package).values():  # as other packages have the name too
+        monkeypatch.setitem(sys.modules, module.__name__, module)
     sizes = dict(batch_size=2, sequence_length=32, layers=1, width=32, keep_last=9, eval_share=0, mesh_fsdp=1)
     sizes |= dict(objective="grpo", reward="rewarding:some", group_size=2, completion_tokens=4, ema_decay=0.5)
     sizes |= dict(data=str(tmp_path / "prompts.jsonl"), learning_rate=0.1, warmup_ratio=0.0)
