@@ -55,7 +55,7 @@ def _(self, states):
         self.pending.append(self.thread.submit(lambda *known: known, sampled, metrics))
 
 
-def stop(data: Batches) -> None:
+def stop_rewarding(data: Batches) -> None:
     """Ends what is computed ahead, as when a run is interrupted."""
     if isinstance(data, Rollouts):
         data.thread.shutdown(wait=False, cancel_futures=True)
@@ -65,4 +65,4 @@ def stop(data: Batches) -> None:
 
 @splice("train.compiled", after="sources")
 def _(stack, data):
-    stack.callback(stop, data)
+    stack.callback(stop_rewarding, data)

@@ -35,6 +35,13 @@ def tell_of(what: str, source: str) -> None:
         print(f"warning: chats {what}: {count + 1:,} so far, such as {source}", file=sys.stderr)
 
 
+def without_nulls(value: Any) -> Any:
+    """Drops null fields, with which tables fill objects."""
+    if isinstance(value, dict):
+        return {name: without_nulls(part) for name, part in value.items() if part is not None}
+    return [without_nulls(part) for part in value] if isinstance(value, list) else value
+
+
 def json_field(fields: dict[str, Any], name: str, kind: type, where: str = "") -> Any:
     """Returns a field of a chat or a message, which may be JSON in a text; an empty one if it is not there."""
     found = fields.get(name, kind())
@@ -236,13 +243,6 @@ def encode_pair(chats: Chats, pair: dict[str, Any], source: str) -> np.ndarray:
 
 
 TOKEN_AND_WEIGHT = np.dtype([("token", "<i4"), ("weight", "<f2")])  # of an array [n] for a chat
-
-
-def without_nulls(value: Any) -> Any:
-    """Drops null fields, with which tables fill objects."""
-    if isinstance(value, dict):
-        return {name: without_nulls(part) for name, part in value.items() if part is not None}
-    return [without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
 def locate(tokenizer: Tokenizer, text: str, at: int = 0) -> list[tuple[int, int, int]]:

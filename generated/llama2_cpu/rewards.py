@@ -77,8 +77,8 @@ class Rewards:
             except Exception as error:  # the row cannot be sent, for example
                 found = repr(error)
             if isinstance(found, str):
-                self.pool.stop()
-                self.pool.join()
+                for other in futures:
+                    other.cancel()
                 raise InputError(f"{where}: {found}: fix the function")
             rewards.append(found)
         return rewards, unfinished

@@ -21,7 +21,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .chat_template import TemplateError
-from .chats import WithTemplate, read_messages
+from .chats import WithTemplate, read_messages, without_nulls
 from .cluster import on_all_processes
 from .config import Config
 from .data import Batches, fingerprint, identity
@@ -130,14 +130,14 @@ def read_prompts(config: Config, tokenizer: AnyTokenizer, flag: str) -> list[Pro
                 row = json.loads(line) if line.strip() else None
                 if row is None:
                     continue
-                prompt = row.pop("prompt", None) if isinstance(row, dict) else None
+                prompt = without_nulls(row.pop("prompt", None)) if isinstance(row, dict) else None
                 if isinstance(prompt, str):
                     tokens = tokenizer.encode_prompt(prompt)
                 elif prompt and isinstance(prompt, list):
                     messages, _ = read_messages(prompt, "prompt", f"{path}:{number}")
                     if messages[-1]["role"] == "assistant":
                         raise ValueError("its last message is the assistant's, who is to answer")
-                    tools, names = chats.options(row)
+                    tools, names = chats.options(without_nulls(row))
                     tokens = chats.template.encode(messages, tools or None, names=names)
                 else:
                     raise ValueError("it has none" if prompt is None else f"prompt is {json.dumps(prompt)[:80]}")
@@ -256,7 +256,7 @@ class Rollouts(Batches):
         """Samples completions with these seeds at temperature 1: as many of each prompt, one prompt after the other."""
         config, count, size = self.config, len(seeds), len(seeds) // max(1, len(prompts))
         rows = min(config.batch_size * config.batches_per_rollout, config.rollout_sequences)
-        sizes = EngineSettings(max_sequences=rows, max_length=most_tokens(config), queue=count)
+        sizes = EngineSettings(max_sequences=rows, max_length=most_tokens(config), queue=max(1, count))
         # made anew, so that steps have the memory of its KV cache
         model, mesh = on_own_devices(self.policy(), self.sharding.mesh)
         with jax.set_mesh(mesh):
@@ -387,7 +387,15 @@ class Rollouts(Batches):
         self.round = states[0]["round"]
         rows = [[Sampled(**found) for found in states[row]["waiting"]] for row in self.rows]
         self.waiting = [list(batch) for batch in zip(*rows, strict=True)]
-        for number, (_, metrics) in enumerate(states[self.rows[0]]["pending"]):
+        for number, (_, metrics) in enumerate(states[self.rows[0]].get("pending", [])):
             rollouts_ahead_rows = [[Sampled(**one) for one in states[row]["pending"][number][0]] for row in self.rows]
             sampled = [*itertools.chain.from_iterable(zip(*rollouts_ahead_rows, strict=True))]
             self.pending.append(self.thread.submit(lambda *known: known, sampled, metrics))
+
+
+def stop_rewarding(data: Batches) -> None:
+    """Ends what is computed ahead, as when a run is interrupted."""
+    if isinstance(data, Rollouts):
+        data.thread.shutdown(wait=False, cancel_futures=True)
+        if data.config.reward:
+            data.rewards.pool.stop()

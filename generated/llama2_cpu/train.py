@@ -6,7 +6,7 @@
 # cluster/object_stores, train/progress_bar, cluster/step_times, cluster/lock, train/first_weights,
 # train/reference_policy, train/check_step, train/loop, local_checkpoints/local_checkpoints, cluster/agreement,
 # parallel/remat, parallel/offload, train/compile_cache, parallel/context, pipeline/pipeline, evaluate_tasks/schedule,
-# cluster/agreed_sources, cluster/watchdog, chats/chats, train/command, cluster/recovery.
+# cluster/agreed_sources, cluster/watchdog, rollouts/rollouts_ahead, chats/chats, train/command, cluster/recovery.
 """Training: the loss, the optimizer, the step, the loop, and the command line.
 
 python -m llama2_cpu.train --preset tiny --data PATH --steps 1000 --checkpoint-dir DIR
@@ -68,7 +68,7 @@ from .local_checkpoints import LocalCheckpoints
 from .model import Decoder, Embedding
 from .parallel import RULES, abstract, fetch, gather_whole, make_mesh, named_arrays, remat_policy
 from .preferences import PREFERENCES, preference_loss
-from .rollouts import Rollouts
+from .rollouts import Rollouts, stop_rewarding
 
 
 def learning_rate(done: Array, config: Config) -> Array:
@@ -694,6 +694,7 @@ def train(config: Config) -> None:
         window, tracing = profile_window(config, step), stack.enter_context(contextlib.ExitStack())
         reference = functools.partial(open_reference, config, checkpoints, mesh)
         data.follow(lambda: with_matrices_in(config.dtype, state.model), reference, monitor.folder)
+        stack.callback(stop_rewarding, data)
         pending, is_last = None, False  # pending: the last step, which the device is still working on
 
         def evaluate() -> None:

@@ -32,6 +32,7 @@ def find_calls(text: str) -> list[dict[str, Any]]:
             function = json.loads(inside)
             if isinstance(name := function["name"], str):
                 called = {"name": name, "arguments": function.get("arguments", {})}
+                json.dumps(called, ensure_ascii=False).encode()  # raises for half of a surrogate pair
                 calls.append({"type": "function", "function": called})
     return calls
 
@@ -44,7 +45,7 @@ def answer(function: Callable, prompt: list[Any], said: list[Any], row: dict[str
         if (size := len(text.encode())) > 1_000_000:
             return f"returned {size:,} bytes, and may return 1,000,000"
         added = json.loads(text)
-        each = [x if isinstance(x, dict) else {} for x in (added if isinstance(added, list) else [added])]
+        each = [x if isinstance(x, dict) else {} for x in (added if isinstance(added, list) else [None])]
         if not all(x.get("role") in ("tool", "user") and isinstance(x.get("content"), str) for x in each):
             wanted = "None, or a list of messages, each with role tool or user, and a text as content"
             return f"returned {text[:200]}, and must return {wanted}"

@@ -10,6 +10,7 @@ import threading
 import jax
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding, PartitionSpec
 
 from ..checkpoint import load_checkpoint
 from ..errors import InputError
@@ -84,3 +85,11 @@ def test_what_is_done_is_saved_if_a_reward_fails(config, tmp_path):
     (tmp_path / "bad").unlink()
     train(dataclasses.replace(config, steps=8))
     assert (tmp_path / "run/8").is_dir()
+
+
+def test_a_run_of_a_package_without_the_part_goes_on(config):
+    data = Rollouts(config, NamedSharding(make_mesh(1, 1, 1), PartitionSpec()))
+    states = data.get_state()
+    assert all(state.pop("pending") == [] for state in states.values())
+    data.set_state(states, 1)
+    assert not data.pending

@@ -61,7 +61,7 @@ def settings(tmp_path, monkeypatch):
     save_served(tmp_path / "hf")
     (tmp_path / "hf/chat_template.jinja").write_text(INITIALS)
     (tmp_path / "answering.py").write_text(ANSWERING)
-    rows = [{"prompt": [{"role": "user", "content": "abc"[: i + 1]}], "bonus": i} for i in range(3)]
+    rows = [{"prompt": [{"role": "user", "content": "abc"[: i + 1], "tool_calls": None}], "bonus": i} for i in range(3)]
     (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, rows)))
     monkeypatch.syspath_prepend(tmp_path)
     # turns end soon; the log-probabilities are those of the unchanged logits all the same
@@ -157,7 +157,18 @@ def test_functions_that_fail_are_told(settings):
 
 
 NO_ANSWERS = (
-    *("text", {}, 0, False, [3], [[]], [{}], [{"role": "user"}], [{"role": "user", "content": 3}]),
+    *(
+        "text",
+        {},
+        {"role": "user", "content": "x"},
+        0,
+        False,
+        [3],
+        [[]],
+        [{}],
+        [{"role": "user"}],
+        [{"role": "user", "content": 3}],
+    ),
     *([{"role": role, "content": "x"}] for role in ("assistant", "system", None, ["user"])),
 )
 
@@ -182,6 +193,7 @@ def test_answers(settings):
     _, theirs = module("openai").ToolCalls().add(text, is_end=True)
     wanted = [x["function"] | {"arguments": json.loads(x["function"]["arguments"])} for x in theirs]
     assert [x["function"] for x in find_calls(text)] == wanted and len(wanted) == 2
+    assert find_calls('<tool_call>{"name": "x", "arguments": {"a": "\\ud83d"}}</tool_call>') == []  # half of a pair
 
 
 CANNOT_GO_ON = {
