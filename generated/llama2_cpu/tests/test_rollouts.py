@@ -173,10 +173,8 @@ FAILING = {
 @pytest.mark.parametrize("name", FAILING)
 def test_rewards_that_fail_are_told(settings, name):
     config = dataclasses.replace(WIDE, **settings | {"reward": f"rewarding:{name}"})
-    found, told = (
-        rollouts(config, wide_model()),
-        f"rewarding:{name}: on the completion .*{FAILING[name]}.*: fix the function",
-    )
+    found = rollouts(config, wide_model())
+    told = f"rewarding:{name}: on the completion .*{FAILING[name]}.*: fix the function"
     for _ in range(2):  # as an evaluation may follow
         with pytest.raises(InputError, match=told):
             next(found)
