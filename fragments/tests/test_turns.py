@@ -164,19 +164,9 @@ def test_functions_that_fail_are_told(settings):
 
 
 NO_ANSWERS = (
-    *(
-        "text",
-        {},
-        {"role": "user", "content": "x"},
-        0,
-        False,
-        [3],
-        [[]],
-        [{}],
-        [{"role": "user"}],
-        [{"role": "user", "content": 3}],
-    ),
+    *("text", {}, 0, False, [3], [[]], [{}], [{"role": "user"}], [{"role": "user", "content": 3}]),
     *([{"role": role, "content": "x"}] for role in ("assistant", "system", None, ["user"])),
+    {"role": "user", "content": "x"},
 )
 
 

@@ -394,7 +394,7 @@ class Rollouts(Batches):
 
 
 def stop_rewarding(data: Batches) -> None:
-    """Ends what is computed ahead, as when a run is interrupted."""
+    """Ends rewards that nothing waits for any more, as when a run is interrupted."""
     if isinstance(data, Rollouts):
         data.thread.shutdown(wait=False, cancel_futures=True)
         if data.config.reward:
