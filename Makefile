@@ -50,7 +50,7 @@ demo: setup
 	@echo "loss curve: $(DEMO)/loss.png"
 
 demo-rewards: setup
-	$(BIN)/python -m pip install --quiet --editable ".[packages,serve]" "pebble>=5.1"
+	$(BIN)/python -m pip install --quiet --editable ".[packages,serve]"
 	$(BIN)/gen build llama2 --target=cpu
 	sh demo/rewards.sh $(DEMO)-rewards $(BIN)/python
 
