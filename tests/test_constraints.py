@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import subprocess
 import tomllib
@@ -50,3 +51,25 @@ def test_nothing_says_to_install_loomax_by_its_name():
     texts = {path: (ROOT / path).read_text(errors="replace") for path in checked if (ROOT / path).is_file()}
     assert len(texts) > 500
     assert {path: found for path, text in texts.items() if (found := by_name.findall(text))} == {}
+
+
+def closure(lines: list[str]) -> set[str]:
+    """The names of requirements and of all that they bring."""
+    found, queue = set(), [Requirement(line) for line in lines]
+    while queue:
+        requirement = queue.pop()
+        name = canonicalize_name(requirement.name)
+        if name not in found and (not requirement.marker or requirement.marker.evaluate({"extra": ""})):
+            found.add(name)
+            queue += map(Requirement, importlib.metadata.requires(name) or ())
+    return found
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "generated").glob("*/pyproject.toml")), ids=lambda path: path.parent.name
+)
+def test_the_extra_for_packages_brings_what_they_need(path):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    brought = closure([*project["dependencies"], *project["optional-dependencies"]["packages"]])
+    wanted = tomllib.loads(path.read_text())["project"]["dependencies"]
+    assert {canonicalize_name(Requirement(line).name) for line in wanted} - {"libtpu", *brought} == set()
