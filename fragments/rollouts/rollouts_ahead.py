@@ -58,9 +58,7 @@ def _(self, states):
 def stop_rewarding(data: Batches) -> None:
     """Ends rewards that nothing waits for any more, as when a run is interrupted."""
     if isinstance(data, Rollouts):
-        data.thread.shutdown(wait=False, cancel_futures=True)
-        if data.config.reward:
-            data.rewards.pool.stop()
+        data.thread.shutdown(wait=False, cancel_futures=True)  # those that have begun end by themselves
 
 
 @splice("train.compiled", after="sources")
