@@ -77,7 +77,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded())
         zeros = jnp.zeros((*q.shape[:3], v.shape[2]), jnp.float32)
         (highest, total, context), _ = jax.lax.scan(add_tile, (lowest, zeros[..., :1], zeros), jnp.array(tiles))
         sums = (context / total).astype(v.dtype), highest + jnp.log(total)
-        sums = checkpoint_name(sums, "attention")
+        sums = checkpoint_name(sums, "context")
         return sums, (q, k, v, segment_ids, *sums)
 
     def backward(saved: tuple, gradients: tuple[Array, Array]) -> tuple[Array, Array, Array, None]:

@@ -250,8 +250,7 @@ class Engine:
 
     def start(self, rows: int, length: int, requests: list[Request], whole: bool) -> StepInFlight:
         """Starts a step of requests for up to `length` tokens of each."""
-        requests = sorted(requests, key=lambda request: len(request.pages))  # in length buckets
-        step = self.device.nothing(rows, len(requests[-1].pages))
+        step = self.device.nothing(rows, max(len(request.pages) for request in requests))
         point("Engine.step", requests, step, length)
         for row, request in enumerate(requests):
             count = min(request.length - request.computed, length)

@@ -44,7 +44,7 @@ def flash(q: Array, k: Array, v: Array) -> Array:
         return x.transpose(0, 2, 3, 1)  # [B, N, H, T]
 
     context, log_sums = kernels.flash_fwd[grid](last_time(q), last_time(k), v.swapaxes(1, 2), seed, **options)
-    context, log_sums = checkpoint_name((context.swapaxes(1, 2), log_sums), "attention")
+    context, log_sums = checkpoint_name((context.swapaxes(1, 2), log_sums), "context")
 
     def backward(dy):
         inputs = (last_time(x) for x in (q, k, v, context, dy))

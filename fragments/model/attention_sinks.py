@@ -27,12 +27,12 @@ def sinks(self) -> Array:
     return self.sinks[...]  # [N]
 
 
-@splice("attend.highest", optional=True)
+@splice("attend.highest", "attend_cached.highest", optional=True)
 def _(highest, sinks):
     highest = jnp.maximum(highest, jax.lax.stop_gradient(sinks)[:, None, None])
 
 
-@splice("attend.total", optional=True)
+@splice("attend.total", "attend_cached.total", optional=True)
 def _(total, highest, sinks):
     total = total + jnp.exp(sinks[:, None, None] - highest)
 

@@ -71,6 +71,11 @@ def _(add_block, sums, blocks, before, n, pages, total, context, chunk):
         total, context = jax.lax.fori_loop(oldest // (n * pages.key.shape[2]), blocks, add_block, sums)[1:]
 
 
+@splice("attend_cached.ends", optional=True)
+def _(held, before, S, ends, chunk):
+    ends = jnp.cumsum(held - jnp.maximum(before, 0) // chunk * chunk // S)  # without pages that no token sees
+
+
 @splice("attend_token.first", optional=True)
 def _(first, before, chunk):
     first = jnp.maximum(first, before // chunk * chunk)

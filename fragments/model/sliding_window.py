@@ -67,6 +67,11 @@ def _(add_block, sums, blocks, before, n, pages, total, context, window):
         total, context = jax.lax.fori_loop(first, blocks, add_block, sums)[1:]
 
 
+@splice("attend_cached.ends", optional=True)
+def _(held, before, S, ends, window):
+    ends = jnp.cumsum(held - jnp.maximum(before - window + 1, 0) // S)  # without pages that no token sees
+
+
 @splice("attend_token.first", optional=True)
 def _(first, before, window):
     first = jnp.maximum(first, before - window + 1)

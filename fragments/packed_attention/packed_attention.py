@@ -54,7 +54,7 @@ def flash(q: Array, k: Array, v: Array, first: Array, scale: float, interpret: b
     """Attends from each query t of q [B, T, N, H] to the keys first[t] to t of k, v [B, T, K, H]: [B, T, N, H].
 
     first [B, T] never falls along a row, so that a block of queries sees one range of keys, and the reverse. The
-    inputs, the output and its logsumexp are named "attention" for REMAT.
+    inputs are named "attention" for REMAT, the output and its logsumexp "context".
     """
     B, T, N, H = q.shape
     if q.size >= 2**31:
@@ -91,7 +91,7 @@ def flash(q: Array, k: Array, v: Array, first: Array, scale: float, interpret: b
         inputs = (first, block_first), (q, block), (k, keys), (v, keys)
         total = jax.ShapeDtypeStruct((B, N, T), jnp.float32)
         outputs = launch(context_kernel, N, [(q, block), (total, block_numbers)], *inputs)
-        context, total = checkpoint_name(outputs, "attention")
+        context, total = checkpoint_name(outputs, "context")
 
         def backward(dcontext: Array) -> tuple:
             delta = jnp.einsum("BTNH,BTNH->BNT", context, dcontext, preferred_element_type=jnp.float32)

@@ -8,24 +8,27 @@ from jax.ad_checkpoint import checkpoint_policies as policies
 from generator.language import point, setting, splice
 from generator.language.roles import KEEP_DOTS, InputError
 
-# inputs and outputs of attention: its kernel runs once in each direction
 KEEP_ATTENTION = (
     policies.save_from_both_policies(
-        policies.save_only_these_names("attention"),
+        policies.save_only_these_names("attention", "context"),
         lambda primitive, *_, **__: primitive.name == "dot_product_attention_fwd_wrapper",
     )
     if setting("attention_kernel") == "cudnn"
-    else policies.save_only_these_names("attention")
+    else policies.save_only_these_names("attention", "context")
 )
-# Name in Config.remat -> what the forward pass keeps of a block; the backward pass recomputes the rest.
-REMAT = {
+NAMED = (
+    ("query", "key_value", "out", "gate", "up", "down")
+    if setting("attention_kernel") == "cudnn"
+    else ("context", "query", "key_value", "out", "gate", "up", "down")
+)
+REMAT = {  # name in Config.remat -> what the forward pass keeps of a block; the backward pass recomputes the rest
     "none": policies.everything_saveable,
     "full": policies.nothing_saveable,
     "dots": policies.save_from_both_policies(
         KEEP_DOTS if setting("in_8_bits") else policies.dots_with_no_batch_dims_saveable, KEEP_ATTENTION
     ),
-    "attention": KEEP_ATTENTION,
-    **{x: policies.save_only_these_names(x) for x in ("query", "key_value", "out", "gate", "up", "down")},
+    "attention": KEEP_ATTENTION,  # its inputs and outputs: the kernel runs once in each direction
+    **{x: policies.save_only_these_names(x) for x in NAMED},
 }
 
 

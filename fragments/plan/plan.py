@@ -41,7 +41,7 @@ from generator.language.roles import (
     new_state,
 )
 
-KEPT = "full", "attention", "attention,gate", "attention,gate,up", "dots", "none"  # values of --remat to try
+KEPT = "full", "context", "context,gate", "attention", "attention,gate", "attention,gate,up", "dots", "none"  # to try
 
 
 @dataclasses.dataclass(frozen=True)

@@ -291,7 +291,7 @@ class EngineSettings:
     max_sequences: int = 32  # sequences that run at a time
     queue: int = 1024  # requests that may wait
     max_length: int = 0  # tokens of the longest sequence with its prompt; 0: the context length of the model
-    page_size: int = 16  # tokens in a page; sequences share whole pages of a common prefix
+    page_size: int = 64  # tokens in a page; sequences share whole pages of a common prefix
     kv_cache_tokens: int = 0  # tokens that the KV cache holds; 0: as many as max_sequences sequences have, or as fit
     chunk: int = 256  # prompt tokens of a prefill step at most; decode steps run in between
     int8_kv_cache: bool = False  # KV cache in int8: half the memory and bandwidth of bfloat16
@@ -694,8 +694,7 @@ class Engine:
 
     def start(self, rows: int, length: int, requests: list[Request], whole: bool) -> StepInFlight:
         """Starts a step of requests for up to `length` tokens of each."""
-        requests = sorted(requests, key=lambda request: len(request.pages))  # in length buckets
-        step = self.device.nothing(rows, len(requests[-1].pages))
+        step = self.device.nothing(rows, max(len(request.pages) for request in requests))
         if requests[0].drafts:
             step = step._replace(draft_tokens=np.zeros((len(step.slots), length - 1), np.int32))
         for row, request in enumerate(requests):

@@ -135,8 +135,8 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
 def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bool) -> Array:
     """Computes `attend` on one device with the Splash kernel, which skips blocks in the future of all their queries.
 
-    A fused backward kernel computes all three gradients. Its inputs (q, k, v, the output and its logsumexp) are named
-    "attention" for REMAT: if they are saved, the backward pass repeats neither the rotation nor the forward kernel.
+    A fused backward kernel computes all three gradients. For REMAT, q, k and v are named "attention", the output and
+    its logsumexp "context": if they are saved, the backward pass repeats neither the rotation nor the forward kernel.
     """
     T, N, H = q.shape[1:]
     padding = -T % 128  # to whole lanes; the padding lies in the future of all tokens
@@ -153,7 +153,7 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     make_kernel = functools.partial(
         splash.make_splash_mha_single_device,
         block_sizes=splash.BlockSizes(**forward, **backward, use_fused_bwd_kernel=True),
-        residual_checkpoint_name="attention",
+        residual_checkpoint_name="context",
         interpret=interpret,
     )
     mask = splash.CausalMask((T + padding, T + padding))

@@ -102,16 +102,16 @@ def gather_whole(x: Array, axes: tuple[str, ...], axis: int, dtype: str) -> Arra
     return gather(x)
 
 
-# inputs and outputs of attention: its kernel runs once in each direction
-KEEP_ATTENTION = policies.save_only_these_names("attention")
+KEEP_ATTENTION = policies.save_only_these_names("attention", "context")
 
-# Name in Config.remat -> what the forward pass keeps of a block; the backward pass recomputes the rest.
-REMAT = {
+NAMED = ("context", "query", "key_value", "out", "gate", "up", "down")
+
+REMAT = {  # name in Config.remat -> what the forward pass keeps of a block; the backward pass recomputes the rest
     "none": policies.everything_saveable,
     "full": policies.nothing_saveable,
     "dots": policies.save_from_both_policies(policies.dots_with_no_batch_dims_saveable, KEEP_ATTENTION),
-    "attention": KEEP_ATTENTION,
-    **{x: policies.save_only_these_names(x) for x in ("query", "key_value", "out", "gate", "up", "down")},
+    "attention": KEEP_ATTENTION,  # its inputs and outputs: the kernel runs once in each direction
+    **{x: policies.save_only_these_names(x) for x in NAMED},
 }
 
 

@@ -41,7 +41,6 @@ TOGETHER = (
     "checkpoint/convert",
     "weights/int8_kernels",
     "pages/int8",
-    "pages/length_buckets",
     "engine/draft_ngram",
     "choices/tool_calls",
     "evaluate/evaluate",

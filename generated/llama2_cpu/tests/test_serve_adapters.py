@@ -127,13 +127,17 @@ def test_an_adapter_that_overflows_reaches_no_other_sequence(folder, tmp_path):
     load_adapters(BASE, model, (f"wild={tmp_path / 'wild'}",), None)
     sizes = dict(max_sequences=2, max_length=64, page_size=4, chunk=16, kv_cache_tokens=64)
     engine, logprobs = Engine(BASE, model, set(), EngineSettings(**sizes)), scoring(base(), 64)
-    for name in ("wild", "", "wild", ""):
-        (request,) = engine.generate(PROMPTS[:1], SamplingParams(max_tokens=20, ignore_eos=True, adapter=name))
-        places = np.arange(len(request.prompt) - 1, len(request.sequence) - 1)
-        expected = logprobs(request.sequence)[places]
-        assert np.isfinite(request.logprobs).all() == (name == "")  # or it would show nothing
-        if not name:
-            np.testing.assert_allclose(request.logprobs, expected[range(20), request.tokens], atol=1e-5)
+    for names in ("wild",), ("",), ("wild", ""), ("", "wild"):  # one after the other, in the same pages, and at once
+        sampling = [SamplingParams(max_tokens=20, ignore_eos=True, adapter=name) for name in names]
+        requests = [engine.add(PROMPTS[0], each) for each in sampling]
+        while engine.queued or engine.running:
+            engine.step()
+        for name, request in zip(names, requests, strict=True):
+            places = np.arange(len(request.prompt) - 1, len(request.sequence) - 1)
+            expected = logprobs(request.sequence)[places]
+            assert np.isfinite(request.logprobs).all() == (name == "")  # or it would show nothing
+            if not name:
+                np.testing.assert_allclose(request.logprobs, expected[range(20), request.tokens], atol=1e-5)
 
 
 @pytest.mark.parametrize(
