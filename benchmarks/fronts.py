@@ -60,7 +60,7 @@ MODELS = {
     "30b-a3b": Model(
         "qwen3_moe_tpu",
         "--preset 30b-a3b --topology v5p:8x8x8 --batch-size 1024",
-        ("full", "context", "dots", "none"),
+        ("full", "context", "dots"),
         "model_name=qwen3-30b-a3b compile_topology=v5p-1024 per_device_batch_size=2 "
         "ici_data_parallelism=1 ici_fsdp_parallelism=512",
         ("full", "context", "query_proj,key_proj,value_proj,context,out_proj,moe_mlpwi_0,moe_mlpwi_1"),

@@ -15,8 +15,8 @@ class Config:
 def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) -> Array:
     """Computes jnp.einsum(equation, x, kernel) in the dtype of x; the result is in `dtype`, or in that of x.
 
-    The kernel's gradient is summed over tokens and devices in the kernel's dtype. Its operands are in the order
-    that is faster on CPUs, where XLA transposes the first one and fuses its producer into the transpose.
+    The kernel's gradient is summed over tokens and devices in the kernel's dtype. Its operands are in the order that is
+    faster on CPUs. So is U for a head's size: einsum sorts contracted letters, and XLA copies a kernel of N, H as H, N.
     """
     inputs, weights, outputs = equation.replace("->", ",").split(",")
 

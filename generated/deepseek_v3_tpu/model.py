@@ -7,8 +7,8 @@
 # model/decoder.
 """DeepSeek V3 (DeepSeek-AI 2024, arXiv 2412.19437): the whole model, top to bottom.
 
-Letters in shapes: B batch, T sequence, D width, N heads, K key and value heads, H head size, F feed-forward width,
-V vocabulary, L layers.
+Letters in shapes: B batch, T sequence, D width, N heads, K key and value heads, H head size (U in products),
+F feed-forward width, V vocabulary, L layers.
 """
 
 import functools
@@ -30,8 +30,8 @@ from .parallel import RULES, gather_whole, remat_policy, shard
 def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) -> Array:
     """Computes jnp.einsum(equation, x, kernel) in the dtype of x; the result is in `dtype`, or in that of x.
 
-    The kernel's gradient is summed over tokens and devices in the kernel's dtype. Its operands are in the order
-    that is faster on CPUs, where XLA transposes the first one and fuses its producer into the transpose.
+    The kernel's gradient is summed over tokens and devices in the kernel's dtype. Its operands are in the order that is
+    faster on CPUs. So is U for a head's size: einsum sorts contracted letters, and XLA copies a kernel of N, H as H, N.
     """
     inputs, weights, outputs = equation.replace("->", ",").split(",")
 
@@ -191,10 +191,10 @@ class Attention(nnx.Module):
         Q = config.query_rank
         self.query_latent = Linear("BTD,DQ->BTQ", (D, Q), ("embed", "latent"), std, rngs)
         self.query_norm = Norm(Q, 1e-6)
-        self.query = Linear("BTQ,QNH->BTNH", (Q, N, H), ("embed", "heads", "head_size"), std, rngs)
+        self.query = Linear("BTQ,QNU->BTNU", (Q, N, H), ("embed", "heads", "head_size"), std, rngs)
         self.latent = Linear("BTD,DR->BTR", (D, R + P), ("embed", "latent"), std, rngs)
         self.latent_norm = Norm(R, 1e-6)  # its own epsilon
-        self.key_value = Linear("BTR,RNH->BTNH", (R, N, C + U), ("embed", "heads", "head_size"), std, rngs)
+        self.key_value = Linear("BTR,RNU->BTNU", (R, N, C + U), ("embed", "heads", "head_size"), std, rngs)
         self.out = Linear("BTNU,NUD->BTD", (N, U, D), ("heads", "head_size", "embed"), std, rngs)
         self.rope_scale = config.rope_scale
         self.score_scale = (0.1 * config.rope_mscale * math.log(config.rope_factor) + 1) ** 2

@@ -4,8 +4,8 @@
 # model/block, parallel/context, parallel/offload, pipeline/pipeline.
 """Llama 2 (Touvron et al. 2023, arXiv 2307.09288): the whole model, top to bottom.
 
-Letters in shapes: B batch, T sequence, D width, N heads, K key and value heads, H head size, F feed-forward width,
-V vocabulary, L layers, P pages, S positions of a page.
+Letters in shapes: B batch, T sequence, D width, N heads, K key and value heads, H head size (U in products),
+F feed-forward width, V vocabulary, L layers, P pages, S positions of a page.
 """
 
 import functools
@@ -26,8 +26,8 @@ from .pipeline import scan_stages
 def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) -> Array:
     """Computes jnp.einsum(equation, x, kernel) in the dtype of x; the result is in `dtype`, or in that of x.
 
-    The kernel's gradient is summed over tokens and devices in the kernel's dtype. Its operands are in the order
-    that is faster on CPUs, where XLA transposes the first one and fuses its producer into the transpose.
+    The kernel's gradient is summed over tokens and devices in the kernel's dtype. Its operands are in the order that is
+    faster on CPUs. So is U for a head's size: einsum sorts contracted letters, and XLA copies a kernel of N, H as H, N.
     """
     inputs, weights, outputs = equation.replace("->", ",").split(",")
 
@@ -119,10 +119,10 @@ class Attention(nnx.Module):
         D, N, H = config.width, config.heads, config.head_size
         std = config.init_std
         K = config.kv_heads
-        self.query = Linear("BTD,DNH->BTNH", (D, N, H), ("embed", "heads", "head_size"), std, rngs)
-        self.key = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
-        self.value = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
-        self.out = Linear("BTNH,NHD->BTD", (N, H, D), ("heads", "head_size", "embed"), std, rngs)
+        self.query = Linear("BTD,DNU->BTNU", (D, N, H), ("embed", "heads", "head_size"), std, rngs)
+        self.key = Linear("BTD,DKU->BTKU", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
+        self.value = Linear("BTD,DKU->BTKU", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
+        self.out = Linear("BTNU,NUD->BTD", (N, H, D), ("heads", "head_size", "embed"), std, rngs)
 
     def __call__(
         self,

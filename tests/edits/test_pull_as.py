@@ -309,7 +309,7 @@ def test_library(tmp_path, monkeypatch):
     rotation = "        q, k = rotate(q, angles), rotate(k, angles)\n"
     made.replace(model, rotation, f"{rotation}        q = q * self.tilt[...]\n")
     text = made.read(model)
-    out = next(line for line in text.split("\n") if 'self.out = Linear("BTNH' in line)
+    out = next(line for line in text.split("\n") if 'self.out = Linear("BTNU' in line)
     made.replace(model, out, f"{out}\n        self.tilt = nnx.Param(jnp.ones(()))")
     texts = "gelu", "tanh", "self.tilt = ", "self.tilt[...]"
     check_fragment(made, "llama3_lora_tpu", *(word for one in texts for word in ("--line", line_of(made, one, model))))
