@@ -28,6 +28,7 @@ def offload_policy(keep: Callable[..., bool], offload: str) -> Callable:
     if not OFFLOAD >= names:
         known = ", ".join(sorted(OFFLOAD))
         raise InputError(f"--offload {offload}: give one of {known}, or several with commas and no space")
+    names |= {"context"} if "attention" in names else set()  # its outputs go with its inputs, as in REMAT
     send = policies.save_and_offload_only_these_names(
         names_which_can_be_saved=(),
         names_which_can_be_offloaded=names,

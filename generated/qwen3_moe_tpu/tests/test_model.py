@@ -94,6 +94,7 @@ def kept_bytes(remat: str) -> int:
 
 def test_the_forward_pass_keeps_what_remat_names():
     kept = {remat: kept_bytes(remat) for remat in [*REMAT, EVERY_PRODUCT]}
+    assert kept.get("context", 0) < kept["attention"], kept  # which keeps the outputs of attention and its inputs
     for name in kept.keys() & {"attention", "context", "query", "key_value", "up"}:
         assert kept["full"] < kept[name] < kept[EVERY_PRODUCT] < kept["none"], kept
     for name in "out", "down":  # the backward pass need not read them: they may only be added to the residual
