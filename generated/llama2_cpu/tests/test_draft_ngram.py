@@ -2,6 +2,7 @@
 # Fragments: tests/test_draft_ngram.
 """Speculative decoding with prompt lookup: fewer steps, and the same output."""
 
+import dataclasses
 import sys
 
 import pytest
@@ -16,8 +17,8 @@ def engine(**settings):
 
 @pytest.mark.parametrize(("wrong", "each"), [(4, 5), (2, 3), (0, 1)])
 def test_speculative_decoding_saves_steps_and_does_not_change_the_output(monkeypatch, wrong, each):
-    prompt = [9, 10, 11]
-    (alone,) = engine().generate([prompt], SamplingParams(max_tokens=60))
+    prompt, sampling = [9, 10, 11], SamplingParams(max_tokens=60, temperature=2, seed=1)  # hot, for many tokens
+    (alone,) = engine().generate([prompt], sampling)
     tokens = alone.tokens
 
     def draft_well(request, most):
@@ -27,14 +28,14 @@ def test_speculative_decoding_saves_steps_and_does_not_change_the_output(monkeyp
 
     monkeypatch.setattr(sys.modules[Engine.__module__], "draft_ngram", draft_well)
     subject, steps = engine(draft_tokens=4), 0
-    request = subject.add(prompt, SamplingParams(max_tokens=60))
+    request = subject.add(prompt, sampling)
     while subject.running or subject.queued:
         subject.step()
         steps += 1
     assert request.tokens == tokens
     assert steps == 2 + -(-59 // each)  # one prefills, and the last only collects
     place = next(i for i in range(1, 60) if i % each == 1 % each and tokens.index(tokens[i]) == i)
-    (ended,) = subject.generate([prompt], SamplingParams(max_tokens=60, stop_token_ids=(tokens[place],)))
+    (ended,) = subject.generate([prompt], dataclasses.replace(sampling, stop_token_ids=(tokens[place],)))
     assert ended.tokens == tokens[: place + 1] and ended.finish == "stop"  # drafts after it are dropped
 
 
