@@ -145,13 +145,16 @@ def draw(sides: dict[str, list[dict]], image: Path, name: str) -> None:
 
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
-    for (side, found), color in zip(sides.items(), ("tab:blue", "tab:green", "tab:orange"), strict=True):
+    middle = max(x["gib"] for found in sides.values() for x in found) / 2
+    labels = "ours, sums in fp32", "ours, in bf16", "MaxText, in bf16"
+    for found, color, label in zip(sides.values(), ("tab:blue", "tab:green", "tab:orange"), labels, strict=True):
         axes.plot([x["gib"] for x in found], [x["seconds"] for x in found], "o", color=color, alpha=0.4)
         front = [x for x in found if not any(y["gib"] <= x["gib"] and y["seconds"] < x["seconds"] for y in found)]
         front.sort(key=lambda x: x["gib"])
-        axes.step([x["gib"] for x in front], [x["seconds"] for x in front], where="post", color=color, label=side)
+        axes.step([x["gib"] for x in front], [x["seconds"] for x in front], where="post", color=color, label=label)
         for x in front:
-            axes.annotate(x["kept"], (x["gib"], x["seconds"]), fontsize=7, color=color)
+            side = "left" if x["gib"] < middle else "right"
+            axes.annotate(x["kept"], (x["gib"], x["seconds"]), fontsize=7, color=color, ha=side, va="bottom")
     axes.set(xlabel="GiB of a device", ylabel="seconds of a step, predicted", title=name)
     axes.grid(alpha=0.3)
     axes.legend()
