@@ -49,7 +49,7 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
 
     # a processor's cache holds 1,024 keys with up to 16 queries; more pages than sequences would be read in vain
     C = max(min(1024 // (S * -(-T // 16)), B), 1)
-    held = -(before // -S)  # [B]: pages with cached keys
+    held = jnp.maximum(-(before // -S), 0)  # [B]: pages with cached keys; none for padding, which is at -1
     with point("attend_cached.ends", held, before, S):
         ends = jnp.cumsum(held)  # [B]: where each sequence ends in the list of pages
     listed = jnp.arange(-(-pages.block_tables.size // C) * C)  # [J], of which ends[-1] are in use

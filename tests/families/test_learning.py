@@ -7,7 +7,6 @@ import importlib
 import json
 import math
 import shutil
-import sys
 from pathlib import Path
 
 import jax
@@ -18,6 +17,7 @@ import pytest
 from jax.sharding import AbstractMesh, AxisType
 from selected import mostly_slow
 
+from families.parity import load_package
 from families.weaving import abstract_batch, variant
 
 ARCHITECTURES = ["llama2", "qwen3_moe", "deepseek_v3"]
@@ -232,13 +232,12 @@ def some(prompt, completion):
 
 
 def test_what_is_saved_when_a_reward_fails_is_the_average(llama, tmp_path, monkeypatch):
-    package = llama["train/ema"]
+    # again, as processes of rewards find its modules by name, and other packages have the name too
+    package = load_package(Path(llama["train/ema"].train.__file__).parent)
     (tmp_path / "rewarding.py").write_text(REWARD)
     (tmp_path / "prompts.jsonl").write_text('{"prompt": "a"}\n')
     for folder in tmp_path, Path(package.train.__file__).parents[1]:  # for processes of rewards too
         monkeypatch.syspath_prepend(folder)
-    for module in vars(package).values():  # as other packages have the name too
-        monkeypatch.setitem(sys.modules, module.__name__, module)
     sizes = dict(batch_size=2, sequence_length=32, layers=1, width=32, keep_last=9, eval_share=0, mesh_fsdp=1)
     sizes |= dict(objective="grpo", reward="rewarding:some", group_size=2, completion_tokens=4, ema_decay=0.5)
     sizes |= dict(data=str(tmp_path / "prompts.jsonl"), learning_rate=0.1, warmup_ratio=0.0)
