@@ -40,20 +40,18 @@ class Step:
         return ["--preset", self.preset, *(f"--{name.replace('_', '-')}={value}" for name, value in given.items())]
 
 
+# Mesh, batch, and for TPUs what is kept are those of AXLearn's mesh rules (axlearn/experiments/text/gpt/fuji.py and
+# qwen.py). For GPUs these keep products of attention alone; 7B is then predicted to take 1.59 s, and the comment beside
+# the rule has 1.78 s. So the paper's 1.4 s are of a program that recomputes less, as these two do.
 FSDP_8 = {"mesh_data": -1, "mesh_fsdp": 8, "batch_size": 1024}
+FSDP_128 = {"mesh_data": -1, "mesh_fsdp": 128, "batch_size": 1024, "remat": "attention"}
+PRODUCTS, MORE_PRODUCTS = "query,key_value,out", "query,key_value,gate,up"
 STEPS = {
     "h100-8-layers": Step(
         0.376, "measured with Loomax", "llama2_gpu", "7b", ("h100", 1), {"layers": 8, "batch_size": 4}, fitted=True
     ),
     "h100-7b": Step(1.4, AXLEARN, "llama2_gpu", "7b", ("h100", 256), FSDP_8),
-    "h100-70b": Step(
-        9.2,
-        AXLEARN,
-        "llama2_gpu",
-        "70b",
-        ("h100", 512),
-        {"mesh_data": -1, "mesh_fsdp": 128, "batch_size": 1024, "remat": "attention"},
-    ),
+    "h100-70b": Step(9.2, AXLEARN, "llama2_gpu", "70b", ("h100", 512), FSDP_128),
     # 10,700 to 11,400 tokens a second of a GPU; that a GPU has four sequences is assumed
     "h100-7b-node": Step(4 * 4096 / 11_050, "MaxText, 8 GPUs", "llama2_gpu", "7b", ("h100", 8), {"batch_size": 32}),
     "v5p-7b": Step(2.5, AXLEARN, "llama2_tpu", "7b", ("v5p:8x8x4", 1), {"batch_size": 1024}),
@@ -63,7 +61,7 @@ STEPS = {
         "llama2_tpu",
         "70b",
         ("v5p:8x8x8", 1),
-        {"batch_size": 1024, "remat": "attention,gate"},
+        {"batch_size": 1024, "remat": "attention,gate,out"},
         fitted=True,
     ),
     # 16 Mi tokens in sequences of 32,768, as the public code has it; the paper's own batch is not known here
@@ -73,7 +71,25 @@ STEPS = {
         "qwen3_moe_tpu",
         "30b-a3b",
         ("v5p:8x8x8", 1),
-        {"batch_size": 512, "sequence_length": 32_768},
+        {"batch_size": 512, "sequence_length": 32_768, "mesh_data": -1, "mesh_fsdp": 8, "mesh_expert": 1}
+        | {"remat": "context", "offload": MORE_PRODUCTS},
+    ),
+    # 4 microbatches; its comment in fuji.py
+    "v6e-70b": Step(
+        19.5,
+        "AXLearn, fuji.py",
+        "llama2_tpu",
+        "70b",
+        ("v6e:16x16", 1),
+        {"batch_size": 1024, "accumulation": 4, "remat": "full", "offload": PRODUCTS},
+    ),
+    "v5e-7b": Step(
+        2.21,
+        "AXLearn, fuji.py",
+        "llama2_tpu",
+        "7b",
+        ("v5e:16x16", 4),
+        {"batch_size": 1024, "mesh_data": -1, "mesh_fsdp": 256},
     ),
 }
 
@@ -112,7 +128,9 @@ def main() -> int:
         sys.path.insert(0, scratch)
         for package in {STEPS[name].package for name in given.names or STEPS}:
             architecture, _, target = package.rpartition("_")
-            for path, text in weave(architecture, target, Library.read([ROOT]), parts=("plan",)).files.items():
+            for path, text in weave(
+                architecture, target, Library.read([ROOT]), parts=("plan", "offload")
+            ).files.items():
                 (Path(scratch) / package / path).parent.mkdir(parents=True, exist_ok=True)
                 (Path(scratch) / package / path).write_text(text)
         print("| step | source | seconds | predicted | error |\n|---|---|---|---|---|")

@@ -3,6 +3,8 @@
 import ctypes
 import sys
 
+import jax
+
 from generator.language import splice
 
 
@@ -11,9 +13,9 @@ def keep_memory() -> None:
 
     Call it before JAX starts its threads: a thread's own heap would be too small for the buffers.
     """
+    jax.config.update("jax_cpu_enable_async_dispatch", False)  # else two steps at once have buffers
     if sys.platform == "linux":
-        M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8  # from malloc.h
-        for option, value in (M_TRIM_THRESHOLD, -1), (M_MMAP_MAX, 0), (M_ARENA_MAX, 1):
+        for option, value in (-1, -1), (-4, 0), (-8, 1):  # M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX of malloc.h
             ctypes.CDLL(None).mallopt(option, value)
 
 

@@ -130,6 +130,8 @@ def estimate(config: Config, chip: dict[str, float], places: list[tuple[int, ...
     logits = 8 * min(tokens * config.vocab_size / tensor, config.logits_per_chunk)
     layer = parameters / config.layers / tensor  # gathered whole, in 16 bits, and the next one too
     memory = (stored + parameters) / shards + layer + kept * rows / config.accumulation / tensor + logits
+    activations = 2 * rows * config.sequence_length * config.width * config.layers  # between blocks, in 16 bits
+    memory += (1 - 1 / tensor) * activations / config.accumulation  # the axis tensor does not divide these
 
     attention = 2 * (flops_per_token(config, False) - flops_per_token(config, True)) / 2  # its causal half
     attention *= rows * config.sequence_length / tensor
@@ -148,7 +150,6 @@ def estimate(config: Config, chip: dict[str, float], places: list[tuple[int, ...
     sends = along(gathered / tensor, "all-gather", *sharding)
     sends += along(config.accumulation * parameters / tensor, "reduce-scatter", *sharding)
     sends += along(2 * parameters / shards, "all-reduce", "data")
-    activations = 2 * rows * config.sequence_length * config.width * config.layers
     sends += along(4 * 2 * activations, "all-reduce", "tensor")  # two in each pass
     return Plan(config, memory, work / chip["efficiency"] + sends)
 
@@ -233,7 +234,7 @@ class PlanCommand:
     preset: tyro.extras.literal_type_from_choices(PRESETS) = "tiny"  # settings, which those below override
     hardware: str = DEFAULT_MACHINE  # what it is planned for: of a recipe, or a topology or chip of compile
     devices: int = 0  # how many; 0: a node, or all of a slice
-    compile: int = 6  # of the best estimates, how many are compiled; 0: none, and ten estimates are shown
+    compile: int = 6  # the best estimates are compiled until so many fit; 0: none, and ten estimates are shown
     seconds: float = 900.0  # at most, to compile one
     widest: int = 8  # largest --mesh-tensor
     image: str = "plan.png"  # file for the plot of memory and seconds; "": none
@@ -256,14 +257,18 @@ def main() -> None:
     progress = functools.partial(track, console=Console(stderr=True))
     plans = [estimate(config, CHIPS[chip], places) for config in progress(found, "estimates")]
     fitting = sorted((p for p in plans if p.memory < 1.1 * limit), key=lambda plan: plan.seconds)
-    tried = done = fitting[: command.compile or 10]
+    done = fitting[:10]
     if command.compile:
-        done = [compile_plan(plan, command.preset, flags, command.seconds) for plan in progress(tried, "compiles")]
+        done = []
+        for plan in progress(fitting[: 4 * command.compile], "compiles"):
+            done.append(compile_plan(plan, command.preset, flags, command.seconds))
+            if [x.verdict for x in done].count("fits") == command.compile:
+                break
     best = front([plan for plan in done if plan.verdict == "fits"])
     print(f"{command.preset} on {len(places)} {chip}: {len(plans)} candidates, {len(fitting)} fit as estimated")
     print("| GiB | seconds | MFU | estimated s | verdict | settings |\n|---|---|---|---|---|---|")
     tokens = command.config.batch_size * command.config.sequence_length / len(places)
-    for plan, before in sorted(zip(done, tried, strict=True), key=lambda pair: pair[0].seconds):
+    for plan, before in sorted(zip(done, fitting, strict=False), key=lambda pair: pair[0].seconds):
         mfu = tokens * flops_per_token(plan.config, True) / plan.seconds / CHIPS[chip]["peak"]
         said = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in plan.overrides(command.preset).items())
         numbers = f"{plan.memory / 2**30:.1f} | {plan.seconds:.3f} | {mfu:.1%} | {before.seconds:.3f}"
