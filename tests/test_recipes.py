@@ -84,6 +84,7 @@ def test_a_row_of_an_architecture_wins():
     [
         (row(hardware="fast-9"), 9, "unknown hardware 'fast-9'"),
         (row(more='architectures = ["tow"]'), 14, "unknown architecture 'tow'"),
+        (row(more='parts = ["offlod"]'), 14, "unknown part 'offlod'"),
         (row('["smal"]', more='architectures = ["toy"]'), 10, "toy has no preset 'smal'"),
         (row(settings="{ wdth = 4 }"), 11, "no selected fragment has the field 'wdth'"),
         (row(settings='{ width = "4" }'), 11, "width is '4'"),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 import sys
 from pathlib import Path
 
@@ -69,6 +70,7 @@ def main() -> None:
     elif per_device is not None:
         raise InputError("--batch-size and --batch-per-device say the same: give one of them")
     check_config(config)
+    Path(command.hlo or os.devnull).touch()  # fails now, and not after minutes
     with jax.set_mesh(mesh):
         with point("compile.step", config, mesh, chip):
             compiled = compile_step(abstract(lambda: new_state(config), mesh), abstract_batch(config, mesh))
@@ -86,7 +88,6 @@ def main() -> None:
     point("compile.report", command, config, mesh, chip, compiled, total, full, causal)
     if command.hlo:
         Path(command.hlo).write_text(compiled.as_text())
-        print(f"compiled program: {command.hlo}")
     if total > MEMORY[chip] * 2**30:
         raise too_large(chip, f"{total / 2**30:.1f} GiB")
     print(f"{total / 2**30:.1f} GiB: fits {chip} with {MEMORY[chip]:g} GiB")

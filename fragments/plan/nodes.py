@@ -8,10 +8,11 @@ DEFAULT_MACHINE = "h100"
 def machine(hardware: str, devices: int) -> tuple[str, float, list[tuple[int, ...]], list[str]]:
     """Returns the kind of GPU, the bytes of one, the places of all, and the flags of compile that say so."""
     if hardware in HARDWARE:
-        _, devices, hardware, _ = HARDWARE[hardware]
+        _, known, hardware, _ = HARDWARE[hardware]
+        devices = devices or known
     count = devices or NODE
-    if hardware not in CHIPS or count < 1 or (count > NODE and count % NODE):
-        wanted = f"{', '.join([*HARDWARE, *CHIPS])}, and at most {NODE} devices or a multiple of {NODE}"
+    if hardware not in CHIPS or not 1 <= count <= 100_000 or (count > NODE and count % NODE):
+        wanted = f"{', '.join([*HARDWARE, *CHIPS])}, and at most {NODE} devices or a multiple of {NODE} up to 100,000"
         raise InputError(f"--hardware {hardware} --devices {devices}: there is no such machine: give {wanted}")
     memory = MEMORY[hardware] * 2**30
     flags = ["--chip", hardware, "--devices", str(count)]

@@ -25,6 +25,7 @@ from generator.language.roles import (
     ARCHITECTURE,
     CHIPS,
     DEFAULT_MACHINE,
+    HARDWARE,
     KERNELS,
     PRESETS,
     REMAT,
@@ -163,14 +164,23 @@ def factors(number: int, parts: int) -> Iterator[tuple[int, ...]]:
         yield from ((first, *others) for others in factors(number // first, parts - 1))
 
 
-def candidates(config: Config, devices: int, widest: int) -> Iterator[Config]:
-    """Yields configs that divide over so many devices; axes besides data, fsdp and tensor stay as they are."""
-    fixed = ("mesh_data", "mesh_fsdp", "mesh_tensor")
-    others = math.prod(v for n, v in dataclasses.asdict(config).items() if n.startswith("mesh_") and n not in fixed)
-    if devices % others:
-        raise InputError(f"{devices} devices do not divide by the other axes of the mesh, {others}: set these to 1")
+SEARCHED = "mesh_data", "mesh_fsdp", "mesh_tensor", "accumulation", "remat"
+
+
+def candidates(config: Config, devices: int, widest: int) -> list[Config]:
+    """Returns configs that divide over so many devices; axes besides data, fsdp and tensor stay as they are.
+
+    Raises InputError if there is none.
+    """
+    fixed = SEARCHED[:3]
+    others = {n: v for n, v in dataclasses.asdict(config).items() if n.startswith("mesh_") and n not in fixed}
+    if min(others.values(), default=1) < 1 or devices % math.prod(others.values()):
+        flags = " ".join(f"--{name.replace('_', '-')} {size}" for name, size in others.items())
+        raise InputError(f"{flags}: must be at least 1, and their product divide {devices} devices")
+    all_found: list[Config] = []
+    problem = InputError(f"--widest {widest}: give a larger one")
     choices = {"accumulation": [1, 2, 4], "remat": [x for x in KEPT if REMAT.keys() >= set(x.split(","))]}
-    for sizes in factors(devices // others, len(fixed)):
+    for sizes in factors(devices // math.prod(others.values()), len(fixed)):
         on = dataclasses.replace(config, **dict(zip(fixed, sizes, strict=True)))
         try:
             if sizes[2] > widest:
@@ -180,9 +190,12 @@ def candidates(config: Config, devices: int, widest: int) -> Iterator[Config]:
                 found = dataclasses.replace(on, **dict(zip(choices, values, strict=True)))
                 check_config(found)
                 abstract_batch(found, on_mesh(found))
-                yield found
-        except InputError:  # a size does not divide: nor do more microbatches
-            continue
+                all_found.append(found)
+        except InputError as error:  # a size does not divide: nor do more microbatches
+            problem = error
+    if not all_found:
+        raise InputError(f"no plan for {devices} devices: {problem}")
+    return all_found
 
 
 def compile_plan(plan: Plan, preset: str, flags: list[str], limit: float) -> Plan:
@@ -246,14 +259,18 @@ def main() -> None:
     parse = functools.partial(tyro.cli, PlanCommand, prog=f"python -m {__package__}.plan")
     given, _ = parse(default=PlanCommand(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
     command = parse(default=PlanCommand(PRESETS[given.preset]))
-    if command.compile < 0 or command.seconds <= 0:
-        raise InputError(f"--compile {command.compile} --seconds {command.seconds}: must be at least 0, and above 0")
-    if command.image and (Path(command.image).suffix != ".png" or not Path(command.image).absolute().parent.is_dir()):
+    for name in SEARCHED:
+        if (value := getattr(command.config, name)) != getattr(PRESETS[command.preset], name):
+            raise InputError(f"--{name.replace('_', '-')} {value}: plan searches for it: leave it out")
+    if command.compile < 0:
+        raise InputError(f"--compile {command.compile}: must be at least 0")
+    if not 0 < command.seconds <= 1e6:
+        raise InputError(f"--seconds {command.seconds}: must be above 0, and at most 1,000,000")
+    image = Path(command.image).absolute()
+    if command.image and (image.suffix != ".png" or not image.parent.is_dir() or image.is_dir()):
         raise InputError(f"--image {command.image}: give a file NAME.png in a folder that exists")
     chip, limit, places, flags = machine(command.hardware, command.devices)
-    found = list(candidates(command.config, len(places), command.widest))
-    if not found:
-        raise InputError(f"--batch-size {command.config.batch_size}: no mesh of {len(places)} devices divides it")
+    found = candidates(command.config, len(places), command.widest)
     progress = functools.partial(track, console=Console(stderr=True))
     plans = [estimate(config, CHIPS[chip], places) for config in progress(found, "estimates")]
     fitting = sorted((p for p in plans if p.memory < 1.1 * limit), key=lambda plan: plan.seconds)
@@ -273,14 +290,22 @@ def main() -> None:
         said = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in plan.overrides(command.preset).items())
         numbers = f"{plan.memory / 2**30:.1f} | {plan.seconds:.3f} | {mfu:.1%} | {before.seconds:.3f}"
         print(f"| {numbers} | {plan.verdict}{', on the front' * (plan in best)} | {said} |")
+    if best:
+        settings = ", ".join(f"{name} = {json.dumps(v)}" for name, v in best[0].overrides(command.preset).items())
+        name = command.hardware if command.hardware in HARDWARE else "NAME"
+        print(f'\n[[recipe]]\nhardware = "{name}"\narchitectures = ["{ARCHITECTURE}"]')
+        print(f'presets = ["{command.preset}"]\nsettings = {{ {settings} }}')
+        print(f'figures = "compiled"\nwhy = "{best[0].memory / 2**30:.1f} GiB, {best[0].seconds:.3f} s as predicted"')
+        if name == "NAME":
+            print(f"# of a [hardware.NAME] with devices = {len(places)}, topology = {json.dumps(flags[1])}")
     if command.image:
         draw([*plans, *done], best, limit, command.image)
         print(f"plot: {command.image}")
-    if best:
-        settings = ", ".join(f"{name} = {json.dumps(v)}" for name, v in best[0].overrides(command.preset).items())
-        print(f'\n[[recipe]]\nhardware = "{command.hardware}"\narchitectures = ["{ARCHITECTURE}"]')
-        print(f'presets = ["{command.preset}"]\nsettings = {{ {settings} }}')
-        print(f'figures = "compiled"\nwhy = "{best[0].memory / 2**30:.1f} GiB, {best[0].seconds:.3f} s as predicted"')
+    if not (best or (fitting and not command.compile)):
+        least = min(plan.memory for plan in done or plans) / 2**30
+        remedy = "give fewer sequences, more devices, or with --compile more plans"
+        print(f"error: no plan fits {limit / 2**30:g} GiB: the least has {least:.1f}: {remedy}", file=sys.stderr)
+        raise SystemExit(3)
 
 
 if __name__ == "__main__":

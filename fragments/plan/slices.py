@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 
 from generator.language.roles import CHIPS, HARDWARE, MEMORY, InputError
 
@@ -11,11 +12,13 @@ DEFAULT_MACHINE = "v5p:8x8x4"
 def machine(hardware: str, devices: int) -> tuple[str, float, list[tuple[int, ...]], list[str]]:
     """Returns the chip of a slice, the bytes of one, the places of all, and the flags of compile that say so."""
     if hardware in HARDWARE:
-        _, devices, hardware, _ = HARDWARE[hardware]
+        hardware = HARDWARE[hardware][2]
     chip, _, shape = hardware.partition(":")
-    sides = [int(side) for side in shape.split("x") if side.isdecimal()]
+    sides = [int(x) for x in shape.split("x")] if re.fullmatch(r"[1-9]\d{0,3}(x[1-9]\d{0,3})+", shape) else [0]
+    flat = chip in ("v5e", "v6e")
     each = 2 if chip == "tpu7x" else 1  # devices of a chip
-    if chip not in CHIPS or len(sides) not in (2, 3) or devices not in (0, each * math.prod(sides)):
+    exists = chip in CHIPS and len(sides) == (2 if flat else 3) and not (flat and max(sides) > 16)
+    if not exists or devices not in (0, each * math.prod(sides)):
         wanted = f"{', '.join([*HARDWARE, *CHIPS])} with its lengths, such as {DEFAULT_MACHINE}, no --devices"
         raise InputError(f"--hardware {hardware} --devices {devices}: there is no such slice: give {wanted}")
     coordinates = itertools.product(*map(range, [*sides, 1][:3]), range(each))

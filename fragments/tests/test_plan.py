@@ -30,7 +30,7 @@ CONFIG = dataclasses.replace(SMALL, **ONE, batch_size=16)
 
 
 def test_candidates_divide_over_the_devices():
-    found = list(candidates(CONFIG, 8, widest=2))
+    found = candidates(CONFIG, 8, widest=2)
     assert len(set(found)) == len(found) > 10
     for config in found:
         sizes = {name: getattr(config, name) for name in ONE}
@@ -71,9 +71,16 @@ def test_estimates_are_shown_without_compiling():
 
 
 def test_what_cannot_be_planned_is_told():
-    for hardware, devices in (("v99", 0), (DEFAULT_MACHINE, 3000001), ("", 0)):
+    shapes = [(f"{DEFAULT_MACHINE}{more}", 0) for more in ("x", "x2x2", "x-4", ".5")]
+    for hardware, devices in (("v99", 0), (DEFAULT_MACHINE, 3000001), ("", 0), *shapes):
         with pytest.raises(InputError, match=f"--hardware {hardware} --devices {devices}: there is no such"):
             machine(hardware, devices)
-    process = run_python("-m", f"{PACKAGE.name}.plan", "--hardware", "v99")
-    assert process.returncode == 2 and "Traceback" not in process.stderr
-    assert "--hardware v99 --devices 0: there is no such" in process.stderr
+    with pytest.raises(InputError, match="--layers 0: must be"):
+        candidates(dataclasses.replace(CONFIG, layers=0), 8, widest=2)
+    for flags, words in (
+        (["--hardware", "v99"], "--hardware v99 --devices 0: there is no such"),
+        (["--remat", "full"], "--remat full: plan searches for it"),
+        (["--seconds", "nan"], "--seconds nan: must be"),
+    ):
+        process = run_python("-m", f"{PACKAGE.name}.plan", *flags)
+        assert process.returncode == 2 and words in process.stderr and "Traceback" not in process.stderr

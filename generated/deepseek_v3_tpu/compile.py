@@ -82,6 +82,7 @@ def main() -> None:
     elif per_device is not None:
         raise InputError("--batch-size and --batch-per-device say the same: give one of them")
     check_config(config)
+    Path(command.hlo or os.devnull).touch()  # fails now, and not after minutes
     with jax.set_mesh(mesh):
         try:
             compiled = compile_step(abstract(lambda: new_state(config), mesh), abstract_batch(config, mesh))
@@ -101,7 +102,6 @@ def main() -> None:
     print(f"FLOPs per device and step: {full:.3e} with full attention, {causal:.3e} with its causal half")
     if command.hlo:
         Path(command.hlo).write_text(compiled.as_text())
-        print(f"compiled program: {command.hlo}")
     if total > MEMORY[chip] * 2**30:
         raise too_large(chip, f"{total / 2**30:.1f} GiB")
     print(f"{total / 2**30:.1f} GiB: fits {chip} with {MEMORY[chip]:g} GiB")

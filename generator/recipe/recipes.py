@@ -44,17 +44,25 @@ class Recipes:
 
 
 def read_recipes(
-    library: Library, target: str, architecture: str, presets: Collection[str], parts: Collection[str]
+    library: Library,
+    target: str,
+    architecture: str,
+    presets: Collection[str],
+    parts: Collection[str],
+    all_parts: Collection[str],
+    chips: Collection[str],
 ) -> Recipes:
-    """Returns the recipes of a target for the presets of an architecture."""
+    """Returns the recipes of a target, whose chips have these names, for the presets of an architecture."""
     path = f"targets/{target}/recipes.toml"
     if path not in library.files:
         return Recipes(f"targets/{target}/target.toml", {}, ())
     file = Toml.read(library.files, path, RecipesToml)
-    _check_hardware(file)
+    _check_hardware(file, chips)
     found: dict[tuple[str, str], tuple[RecipeTable, Origin]] = {}
     for row in file.data.recipe:
-        _check_names(row, file, library)
+        _check_names(row, "hardware", [row.hardware], file.data.hardware)
+        _check_names(row, "architectures", row.architectures, library.architectures())
+        _check_names(row, "parts", row.parts, all_parts)
         if (row.architectures and architecture not in row.architectures) or not set(row.parts) <= set(parts):
             continue
         for at, preset in enumerate(row.presets):
@@ -86,12 +94,14 @@ def _all_presets(library: Library) -> set[str]:
     return {preset for path in paths for preset in Toml.read(library.files, path, ArchitectureToml).data.presets}
 
 
-def _check_hardware(file: Toml[RecipesToml]) -> None:
+def _check_hardware(file: Toml[RecipesToml], chips: Collection[str]) -> None:
     for name, table in file.data.hardware.items():
         if not 1 <= table.devices <= 10**6:
             where = str(table.origin("devices"))
             raise LoomError(f"{name} has {table.devices} devices", where, "Give a number from 1 to 1,000,000.")
         chip, _, shape = table.topology.partition(":")  # such as v5p:8x8x4
+        if table.topology and chips and chip not in chips:
+            raise LoomError(f"{name}: unknown chip {chip!r}", str(table.origin("topology")), nearest(chip, chips))
         count = math.prod(map(int, re.findall(r"\d+", shape))) * _DEVICES_OF_CHIP.get(chip, 1)
         if shape and count != table.devices:
             message = f"{name} has {table.devices} devices, and {table.topology} {count}"
@@ -109,14 +119,11 @@ def _check_hardware(file: Toml[RecipesToml]) -> None:
                 raise LoomError(f"{flag!r} is no flag", where, "Give one flag: --NAME=VALUE, without spaces.")
 
 
-def _check_names(row: RecipeTable, file: Toml[RecipesToml], library: Library) -> None:
-    if row.hardware not in file.data.hardware:
-        where = str(row.origin("hardware"))
-        raise LoomError(f"unknown hardware {row.hardware!r}", where, nearest(row.hardware, file.data.hardware))
-    for number, name in enumerate(row.architectures):
-        if name not in library.architectures():
-            where = str(row.origin("architectures", number))
-            raise LoomError(f"unknown architecture {name!r}", where, nearest(name, library.architectures()))
+def _check_names(row: RecipeTable, key: str, names: Collection[str], known: Collection[str]) -> None:
+    for number, name in enumerate(names):
+        if name not in known:
+            where = str(row.origin(key, number) if key.endswith("s") else row.origin(key))
+            raise LoomError(f"unknown {key.removesuffix('s')} {name!r}", where, nearest(name, known))
 
 
 def _settings(row: RecipeTable) -> dict[str, tuple[object, Origin]]:
