@@ -45,8 +45,8 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded())
     tiles = [(i, j) for i in range(0, T, C) for j in range(0, i + C, S)]  # the first query and key of each
     point("attend_tiles.tiles", tiles, S)
 
-    def multiply(equation: str, *factors: Array) -> Array:  # in fp32: faster than 16 bits for tiles on CPUs
-        return jnp.einsum(equation, *(x.astype(jnp.float32) for x in factors))
+    def multiply(equation: str, *factors: Array) -> Array:
+        return jnp.einsum(equation, *factors, preferred_element_type=jnp.float32)
 
     def mask(scores: Array, segment_ids: Array | None, i: Array, j: Array) -> Array:
         """Masks the scores [B, N, C, S] of a tile."""
@@ -69,7 +69,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded())
             highest = jnp.maximum(before, scores.max(axis=-1, keepdims=True))
             weights, shrink = jnp.exp(scores - highest), jnp.exp(before - highest)
             total = shrink * total + weights.sum(axis=-1, keepdims=True)
-            added = multiply("BNCS,BNHS->BNCH", weights, take(v, j, S, 3))
+            added = multiply("BNCS,BNHS->BNCH", weights.astype(v.dtype), take(v, j, S, 3))
             new = highest, total, shrink * context + added
             return tuple(put(x, part, i, 2) for x, part in zip(sums, new, strict=True)), None
 
@@ -92,6 +92,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded())
             weights = jnp.exp(scores - take(logsumexp, i, C, 2))
             d_weights = multiply("BNCH,BNHS->BNCS", dy, values)
             d_scores, *_ = pull_back(weights * (d_weights - take(inner, i, C, 2)))
+            weights, d_scores = weights.astype(v.dtype), d_scores.astype(q.dtype)
             dq, dk = multiply("BNCS,BNHS->BNCH", d_scores, keys), multiply("BNCS,BNCH->BNHS", d_scores, queries)
             dv = multiply("BNCS,BNCH->BNHS", weights, dy)
             parts = (dq, i, 2), (dk, j, 3), (dv, j, 3)  # a tile's share of a sum, its start and axis there
