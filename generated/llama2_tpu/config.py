@@ -149,11 +149,6 @@ RECIPES = {
     ("13b", "v5p-128"): {"batch_size": 128},  # 8b to 14b: 35 to 54 GiB, 1.3 to 2.4 s
     ("70b", "v5p-512"): {"batch_size": 512, "remat": "attention,gate"},  # 82.2 GiB, 11.63 s
     ("70b", "v5p-1024"): {"batch_size": 1024, "mesh_data": 2, "remat": "attention,gate"},  # 82.2 GiB, 11.34 s
-    ("70b", "v6e-256"): {
-        "batch_size": 256,
-        "mesh_fsdp": 128,
-        "mesh_tensor": 2,
-        "remat": "attention",
-    },  # 31.3 GiB, 5.77 s
+    ("70b", "v6e-256"): {"batch_size": 256, "mesh_tensor": 2, "remat": "attention"},  # 31.3 GiB, 5.77 s
     ("70b", "tpu7x-128"): {"batch_size": 256, "remat": "attention,gate"},  # 91.8 GiB, 5.01 s
 }
