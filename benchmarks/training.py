@@ -50,10 +50,8 @@ WAYS = {
 
 def ours(package: str, config: Any, tokens: np.ndarray) -> tuple[Callable, Callable]:
     """Functions that make one step and wait for it, and that give the peak memory of a GPU."""
-    if package.endswith("cpu"):
-        os.environ["JAX_PLATFORMS"] = "cpu"
-    else:  # before the first use of the device
-        os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # both are on it
+    # both are on the GPU; before the first use of it
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     import jax
 
     train = importlib.import_module(f"{package}.train")
@@ -193,7 +191,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         chosen = arguments.models or MODELS[arguments.target]
         for architecture in {MODELS[arguments.target][model][0] for model in chosen}:
-            for path, text in weave(architecture, arguments.target, Library.read([ROOT])).files.items():
+            for path, text in weave(architecture, arguments.target, Library.read([ROOT]), parts=()).files.items():
                 (file := Path(folder, f"{architecture}_{arguments.target}", path)).parent.mkdir(
                     parents=True, exist_ok=True
                 )
@@ -202,7 +200,9 @@ def main() -> None:
         load = os.getloadavg()[0]
         print(f"tokens per second of {seconds}, medians of {arguments.steps} steps in turn; peak MiB; load {load:.1f}")
         for model in chosen:
-            compare(model, arguments, os.environ | {"PYTHONPATH": folder})
+            # from the start, so that no process looks for TPUs, which takes memory
+            platforms = {"JAX_PLATFORMS": "cpu"} if arguments.target == "cpu" else {}
+            compare(model, arguments, os.environ | platforms | {"PYTHONPATH": folder})
 
 
 if __name__ == "__main__":
