@@ -108,3 +108,10 @@ def test_refused(recipes, line, words):
     with pytest.raises(LoomError) as raised:
         config_of(recipes)
     assert words in str(raised.value) and f"targets/any/recipes.toml:{line}:" in str(raised.value)
+
+
+def test_a_topology_is_of_a_chip_that_the_target_has():
+    texts = files(MODEL, ARCHITECTURE) | {"targets/any/recipes.toml": HEAD + 'topology = "h999"\n'}
+    texts["targets/any/target.toml"] += "\n[settings.chips.h100]\nmemory_gib = 80\n"
+    with pytest.raises(LoomError, match=r"recipes.toml:8: slow-1: unknown chip 'h999'"):
+        weave("toy", "any", Library(texts))
