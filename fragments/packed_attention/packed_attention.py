@@ -111,10 +111,15 @@ def flash(q: Array, k: Array, v: Array, first: Array, scale: float, interpret: b
     return run(q, k, v, first)
 
 
+def dot(x: Array, y: Array, x_axis: int, y_axis: int) -> Array:
+    """Multiplies two matrices and sums over an axis of each, in fp32."""
+    return jax.lax.dot_general(x, y, (((x_axis,), (y_axis,)), ((), ())), preferred_element_type=jnp.float32)
+
+
 def visible_scores(q: Array, k: Array, first: Array, queries: Array, keys: Array, scale: float) -> Array:
     """Returns the scores of queries and keys, whose places are given: [Q, H], [S, H] -> [Q, S]."""
     seen = (keys >= first[:, None]) & (keys <= queries[:, None])
-    return jnp.where(seen, scale * triton.dot(q, k, trans_b=True), HIDDEN)
+    return jnp.where(seen, scale * dot(q, k, 1, 1), HIDDEN)
 
 
 def context_kernel(first_ref, q_ref, k_ref, v_ref, out_ref, total_ref, *, scale):
@@ -130,7 +135,7 @@ def context_kernel(first_ref, q_ref, k_ref, v_ref, out_ref, total_ref, *, scale)
         scores = visible_scores(q, k_ref[rows], first, queries, step * read + jnp.arange(read), scale)
         higher = jnp.maximum(highest, scores.max(axis=1))
         weights, rest = jnp.exp(scores - higher[:, None]), jnp.exp(highest - higher)
-        context = context * rest[:, None] + triton.dot(weights.astype(v_ref.dtype), v_ref[rows])
+        context = context * rest[:, None] + dot(weights.astype(v_ref.dtype), v_ref[rows], 1, 0)
         return higher, total * rest + weights.sum(axis=1), context
 
     sums = jnp.full(size, HIDDEN), jnp.zeros(size), jnp.zeros(q.shape, jnp.float32)
@@ -151,8 +156,8 @@ def query_kernel(first_ref, q_ref, k_ref, v_ref, dout_ref, total_ref, delta_ref,
         k = k_ref[rows]
         scores = visible_scores(q, k, first, queries, step * read + jnp.arange(read), scale)
         weights = jnp.exp(scores - total[:, None])
-        dscores = weights * (triton.dot(dout, v_ref[rows], trans_b=True) - delta[:, None])
-        return dq + triton.dot(dscores.astype(k.dtype), k)
+        dscores = weights * (dot(dout, v_ref[rows], 1, 1) - delta[:, None])
+        return dq + dot(dscores.astype(k.dtype), k, 1, 0)
 
     zero = jnp.zeros(q.shape, jnp.float32)
     dq = jax.lax.fori_loop(first_ref[0] // read, (start + size) // read, add, zero)
@@ -172,10 +177,10 @@ def key_value_kernel(first_ref, end_ref, q_ref, k_ref, v_ref, dout_ref, total_re
             q, dout = q_ref[rows, head], dout_ref[rows, head]
             scores = visible_scores(q, k, first_ref[rows], step * read + jnp.arange(read), keys, scale)
             weights = jnp.exp(scores - total_ref[head, rows][:, None])
-            dweights = triton.dot(dout, v, trans_b=True)
+            dweights = dot(dout, v, 1, 1)
             dscores = weights * (dweights - delta_ref[head, rows][:, None])
-            dv = dv + triton.dot(weights.astype(q.dtype), dout, trans_a=True)
-            return dk + triton.dot(dscores.astype(q.dtype), q, trans_a=True), dv
+            dv = dv + dot(weights.astype(q.dtype), dout, 0, 0)
+            return dk + dot(dscores.astype(q.dtype), q, 0, 0), dv
 
         return jax.lax.fori_loop(block * (size // read), pl.cdiv(end_ref[block], read), add, sums)
 
