@@ -105,7 +105,11 @@ def _splice(package: Weaving) -> None:
         kept = [replace(f, definitions=tuple(d for d in f.definitions if d.name not in without)) for f in chosen]
         definitions = collect_definitions(kept, lambda fragment: file_of(fragment, recipe))
         # the points of a definition that is left out are missing too
-        splices = [replace(s, optional=s.optional or bool(without)) for f in kept for s in f.splices]
+        splices = [
+            replace(s, optional=s.optional or bool(without), own=f.path not in recipe.library.builtin)
+            for f in kept
+            for s in f.splices
+        ]
         return weave_splices(
             definitions, splices, package.values, lambda splice: explain_missing(splice, chosen, recipe, file_of)
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from generator.errors import LoomError
+from generator.package.package import Package
 from generator.recipe.library import Library
 from generator.weaver import weave
 
@@ -46,12 +48,20 @@ def depth(self) -> int:
 """
 
 
-def refused(architecture: str, base: str = "llama2", **fragments: str) -> str:
-    """The error of a variant of a built-in architecture."""
+def woven(
+    architecture: str, base: str = "llama2", target: str = "cpu", parts: Sequence[str] = ("all",), **fragments: str
+) -> Package:
+    """A variant of a built-in architecture, in a project that has these fragments in fragments/model/."""
     text = f'base = "{base}"\ntitle = "Mine"\n{architecture}'
     own = {f"fragments/model/{name}.py": fragment for name, fragment in fragments.items()}
+    library = Library({**FILES, "templates/architectures/mine.toml": text, **own}, FILES.keys())
+    return weave("mine", target, library, parts=parts)
+
+
+def refused(architecture: str, base: str = "llama2", **fragments: str) -> str:
+    """The error of a variant of a built-in architecture."""
     with pytest.raises(LoomError) as raised:
-        weave("mine", "cpu", Library({**FILES, "templates/architectures/mine.toml": text, **own}))
+        woven(architecture, base, **fragments)
     return str(raised.value)
 
 
@@ -61,9 +71,7 @@ def test_what_no_kind_of_layer_gives():
     assert message in refused(WINDOW) and message in refused(WINDOW + LAYERS)
     text = refused('fragments = ["model/depth"]\n' + LAYERS, depth=DEPTH)
     assert "needs 'depth' where Attention is made, and no kind of layer gives it\n  Write init = { depth = " in text
-    given = f'base = "llama2"\ntitle = "Mine"\n{WINDOW}{LAYERS}init = {{ window = "config.window" }}\n'
-    files = weave("mine", "cpu", Library({**FILES, "templates/architectures/mine.toml": given})).files
-    assert "config.window" in files["model.py"]
+    assert "config.window" in woven(WINDOW + LAYERS + 'init = { window = "config.window" }\n').files["model.py"]
 
 
 def test_a_block_that_is_left_out():
@@ -86,6 +94,46 @@ def test_a_kernel_without_the_points_of_the_one_that_it_replaces():
     text = refused('without = ["attention/attend_tiles"]\nfragments = ["model/other"]\n', base="mistral", other=kernel)
     assert "model/sliding_window splices into the point 'attend.mask', which no selected fragment has\n" in text
     assert "It is a point of kernels/attend_xla, which is not selected; model/other stands in its place" in text
+
+
+SUMS = '''"""The sum of values, besides."""
+
+import jax.numpy as jnp
+
+from generator.language import proceed, splice
+
+
+@splice("Attention.attend"{order})
+def _(v, context):
+    proceed()
+    context = context + jnp.cumsum(v, axis=1)
+'''
+CACHED = """
+
+@splice("Attention.cached", after="attend_token")
+def _(cache, pages, positions, context):
+    proceed()
+    context = context + sum_in_pages(cache, pages, positions)
+
+
+def sum_in_pages(cache, pages, positions):
+    return jnp.cumsum(cache.value, axis=1)
+"""
+
+
+def test_a_splice_beside_pages_says_what_it_does_with_a_cache():
+    """The remedy of each error leads to the next one, and the last of them to a package."""
+    selected = 'fragments = ["model/own"]\n'
+    text = refused(selected, own=SUMS.format(order=""))
+    assert (
+        "own.py:9: model/own reads v after the statements at fragments/model/attention.py:40, and pages/pages" in text
+    )
+    assert 'Write before="pages" here, and splice at Attention.cached for the other branch: it shows cache, ' in text
+    inside = SUMS.format(order=', before="pages"')
+    text = refused(selected, own=inside)
+    assert "own.py:9: model/own changes context in one branch of pages/pages (fragments/pages/pages.py:" in text
+    assert "Splice at Attention.cached too" in text
+    assert "sum_in_pages(cache, pages, positions)" in woven(selected, own=inside + CACHED).files["model.py"]
 
 
 def test_a_preset_with_a_dot_in_its_name():

@@ -70,9 +70,11 @@ def _weave_texts(builder: PackageBuilder, commit: str) -> dict[str, str]:
 def _read_library_at(roots: tuple[Path, ...], commit: str) -> Library:
     from generator.recipe.library import Library  # imported late: it imports all of weaving
 
-    files = {path.partition("/")[2]: data for path, data in _read_sources(roots, commit).items()}
+    sources = _read_sources(roots, commit)
+    files = {path.partition("/")[2]: data for path, data in sources.items()}
+    builtin = {path[2:] for path in sources if path.startswith("0/")}
     names = [name for name in files if name.endswith((".py", ".toml", ".jinja")) and not name.endswith("__init__.py")]
-    return Library({name: files[name].decode("utf-8", "replace") for name in names})
+    return Library({name: files[name].decode("utf-8", "replace") for name in names}, builtin)
 
 
 def _read_sources(roots: tuple[Path, ...], commit: str) -> Files:

@@ -14,6 +14,7 @@ from generator.errors import LoomError, nearest
 from generator.language.fragment import Fragment
 from generator.recipe.library import Library
 from generator.recipe.recipe import select
+from generator.weave.branches import find_branches
 from generator.weave.points import Point, find_points
 
 
@@ -34,13 +35,15 @@ def list_points(library: Library, architecture: str | None = None) -> list[dict]
 
     Returns:
         For each point its `name`, `fragment` and place (`at`), the local names (`shows`) and the expressions (`named`)
-        that it shows, whether it has statements that a splice may replace or wrap (`wraps`), and the `splices`.
+        that it shows, whether it has statements that a splice may replace or wrap (`wraps`), and the `splices`, each
+        with the points of its branches that have other statements (`instead`).
     """
     fragments = _select_fragments(library, architecture) if architecture is not None else library.everything
     splices: dict[str, list[dict]] = {}
     for fragment in fragments:
         for splice in fragment.splices:
-            entry = {"fragment": fragment.name, "at": str(splice.origin), "optional": splice.optional}
+            entry: dict = {"fragment": fragment.name, "at": str(splice.origin), "optional": splice.optional}
+            entry["instead"] = [point for branch in find_branches(splice) for point in branch.points]
             splices.setdefault(splice.point, []).append(entry)
     entries = [
         {
@@ -83,9 +86,15 @@ def create_points_table(entries: Iterable[dict]) -> Table:
             f"with {entry['name']}" if entry["wraps"] else entry["name"],
             entry["at"],
             ", ".join([*entry["shows"], *(f"{word}={text}" for word, text in entry["named"].items())]),
-            ", ".join(splice["fragment"] for splice in entry["splices"]),
+            ", ".join(
+                splice["fragment"] + f" (or {', '.join(splice['instead'])})" * bool(splice["instead"])
+                for splice in entry["splices"]
+            ),
         )
         for entry in entries
     ]
-    note = "`with`: it has statements, which a splice replaces, or wraps with proceed()."
+    note = (
+        "`with`: it has statements, which a splice replaces, or wraps with proceed(). `or`: in one branch of a splice\n"
+    )
+    note += "the statements are not these, but those with the points that are named."
     return Table("Points", ("point", "at", "shows", "spliced by"), rows or [("(none)", "", "", "")], note)

@@ -60,7 +60,11 @@ class Import:
 
 @dataclass(frozen=True)
 class Splice:
-    """Statements for a join point."""
+    """Statements for a join point.
+
+    Attributes:
+        own: whether it is of a user's project, and not built in.
+    """
 
     point: str
     reads: tuple[str, ...]
@@ -70,6 +74,7 @@ class Splice:
     optional: bool
     fragment: str
     origin: Origin
+    own: bool = False
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import cached_property
 from keyword import iskeyword
@@ -27,9 +27,11 @@ class Library:
 
     Args:
         files: path relative to its root, with forward slashes -> text, with any line ends.
+        builtin: the paths that the user of a project cannot edit; the others are the project's own.
     """
 
-    def __init__(self, files: dict[str, str]):
+    def __init__(self, files: dict[str, str], builtin: Collection[str] | None = None):
+        self.builtin = frozenset(files if builtin is None else builtin)
         self.files = {path: re.sub(r"\r\n?", "\n", text) for path, text in sorted(files.items())}
         self._fragments: dict[str, Fragment] = {}
 
@@ -38,6 +40,7 @@ class Library:
         """Reads the folders fragments/, templates/ and targets/ of each root."""
         files: dict[str, str] = {}
         seen: dict[str, Path] = {}
+        builtin: set[str] = set()
         for root in roots:
             for path in sorted(p for folder in FOLDERS for p in (root / folder).rglob("*") if p.suffix in _SUFFIXES):
                 name = path.relative_to(root).as_posix()
@@ -46,11 +49,12 @@ class Library:
                 if name in seen:
                     raise LoomError(f"also built in, at {seen[name]}", str(path), "Give this file another name.")
                 files[name], seen[name] = read_text(path, str(path)), path
-        return cls(files)
+            builtin |= files.keys() if root == roots[0] else set()
+        return cls(files, builtin)
 
     def with_texts(self, texts: dict[str, str]) -> Library:
         """Returns the library with some texts changed; it keeps the parsed fragments of the others."""
-        result = Library({**self.files, **texts})
+        result = Library({**self.files, **texts}, self.builtin)
         kept = {name: f for name, f in self._fragments.items() if result.files[f.path] == self.files[f.path]}
         result._fragments.update(kept)
         return result

@@ -38,6 +38,7 @@ from generator.code.tree import (
 from generator.errors import LoomError, nearest
 from generator.language.parts import Definition, Splice
 from generator.weave.adapt import HostNames, Need, adapt, adapt_fields
+from generator.weave.branches import check_branches, find_branches
 from generator.weave.order import sort_splices
 from generator.weave.points import Point, find_points
 from generator.weave.shared import check_shared_bound, find_shared
@@ -64,8 +65,10 @@ def weave_splices(
     """
     carried, woven, needs = frozenset(threaded), dict(definitions), list[Need]()
     by_point: dict[str, list[Splice]] = {}
+    points_of: dict[str, set[str]] = {}
     for splice in splices:
         by_point.setdefault(splice.point, []).append(splice)
+        points_of.setdefault(splice.fragment, set()).add(splice.point)
     hosts: dict[str, Point] = {}
     for key, definition in definitions.items():
         text, done = definition.text, set[str]()
@@ -78,6 +81,8 @@ def weave_splices(
                 if hosts.setdefault(name, point).key != key:
                     remedy = "Give one of them another name, or select only one of the hosts."
                     raise LoomError(f"the point {name!r} is also at {hosts[name].where}", point.where, remedy)
+                if any(map(find_branches, by_point.get(name, ()))):
+                    check_branches(point, _in_order(by_point[name], point), points_of)
             chosen = tuple(splice for name in points for splice in by_point.get(name, ()))
             text, more, filled = _splice_definition(key, text, chosen, carried, owners)
             needs += more
@@ -128,10 +133,16 @@ def _splice_definition(
             own = {other.name for other in outer if other.hosts[:1] == (host,)}
             names[host] = HostNames.of(host, [splice for splice in splices if splice.point in own], dict(shared))
         _check_one_replaces(chosen, point)
-        chosen = sort_splices(chosen, point.where)
+        chosen = _in_order(chosen, point)
         adapted = [(splice, adapt(splice, point, names[host], threaded, needs)) for splice in chosen]
         edits.append(_replace_point(point, adapted))
     return text.edited(edits), tuple(needs), frozenset(point.name for point in outer)
+
+
+def _in_order(splices: list[Splice], point: Point) -> list[Splice]:
+    """Returns the splices of a point in order; at a block, the one that replaces its statements goes first."""
+    replacing = [s for s in splices if point.is_block and "proceed(" not in s.body.text]
+    return sort_splices([*replacing, *(s for s in splices if s not in replacing)], point.where, replacing)
 
 
 def _replace_point(point: Point, bodies: list[tuple[Splice, Traced]]) -> Edit:

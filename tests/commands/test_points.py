@@ -38,6 +38,13 @@ def test_what_it_shows_and_who_splices():
         assert LIBRARY.files[path].split("\n")[int(line) - 1].startswith(("@splice", "def _("))
 
 
+def test_the_branch_of_a_splice_that_has_other_statements():
+    (entry,) = [entry for entry in list_points(LIBRARY, "llama2") if entry["name"] == "Attention.attend"]
+    instead = {splice["fragment"]: splice["instead"] for splice in entry["splices"]}
+    assert instead["pages/pages"] == ["Attention.in_pages", "Attention.cached"]
+    assert instead["parallel/sequence_parallel"] == []
+
+
 def test_an_architecture_has_the_points_of_what_it_selects_on_any_target():
     llama = list_points(LIBRARY, "llama2")
     kernels = {entry["fragment"] for entry in llama if entry["fragment"].startswith(("kernels/", "attention/"))}
@@ -57,4 +64,5 @@ def test_command(monkeypatch):
     assert found == list_points(LIBRARY)
     lines = CliRunner().invoke(gen, ["points", "--architecture", "qwen3"]).stdout.split("\n")
     (line,) = [line for line in lines if line.startswith("  Attention.heads ")]
+    assert any("  pages/pages (or Attention.in_pages, Attention.cached), " in line for line in lines)
     assert re.fullmatch(r"  Attention\.heads +fragments/model/attention\.py:\d+ +q, k, v +model/\w+, model/\w+", line)

@@ -23,15 +23,20 @@ def pytest_sessionfinish() -> None:
 
 @functools.lru_cache(maxsize=64)
 def _woven(
-    architecture: str, target: str, files: tuple[tuple[str, str], ...], without: tuple[str, ...], parts: tuple[str, ...]
+    architecture: str,
+    target: str,
+    files: tuple[tuple[str, str], ...],
+    builtin: frozenset[str],
+    without: tuple[str, ...],
+    parts: tuple[str, ...],
 ) -> Package:
-    return weave(architecture, target, Library(dict(files)), without, parts)
+    return weave(architecture, target, Library(dict(files), builtin), without, parts)
 
 
 def woven(
     architecture: str, target: str, library: Library, without: Collection[str] = (), parts: Collection[str] = ("all",)
 ) -> Package:
-    return _woven(architecture, target, tuple(library.files.items()), tuple(without), tuple(parts))
+    return _woven(architecture, target, tuple(library.files.items()), library.builtin, tuple(without), tuple(parts))
 
 
 weaver.weave = woven  # for modules that import it from now on

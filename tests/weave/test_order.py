@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from miniature import refused, run, woven
+import re
+
+import pytest
+from miniature import PACKAGE, files, package, refused, refused_package, run, woven
+
+from generator.errors import LoomError
+from generator.recipe.library import Library
+from generator.weaver import weave
 
 
 class TestOrder:
@@ -27,8 +34,31 @@ class TestOrder:
         assert text == (
             "fragments/model/double.py:2: model/add (fragments/model/add.py:2) and model/double "
             "(fragments/model/double.py:2) both rebind x at fragments/model/host.py:2, in no declared order\n"
-            '  Write after="add" or before=... at fragments/model/double.py:2.'
+            '  Write under [order] of the architecture: "a" = ["model/add", "model/double"]; or the other way round.'
         )
+
+    def test_the_remedy_of_built_in_ones(self):
+        sources = {"model/host": self.HOST, "model/add": self.splice("+ 1"), "model/double": self.splice("* 2")}
+        header = 'title = "Toy"\n[order]\n'
+        exports = {"package": PACKAGE.replace('"model"', '"f"')}
+        order = re.search(r"\"a\" = \[.*?]", refused_package(sources, **exports))[0]
+        for line, result in ((order, 12), (re.sub(r"\[(.*), (.*)]", r"[\2, \1]", order), 11)):
+            text = package(sources, architecture=header + line, **exports).files["model.py"]
+            assert run(text)["f"](5) == result
+
+    def test_those_of_a_project_go_last(self):
+        """Without any order, wherever they are selected; two of them need one, which the remedy has where they are."""
+        sources = {"model/mine": self.splice("* 2"), "model/host": self.HOST, "model/add": self.splice("+ 1")}
+        sources["model/set"] = self.splice("- 3", ', after="add"')
+        texts = files(sources, package=PACKAGE.replace('"model"', '"f"'))
+        builtin = texts.keys() - {"fragments/model/mine.py"}
+        text = weave("toy", "any", Library(texts, builtin)).files["model.py"]
+        assert run(text)["f"](5) == (5 + 1 - 3) * 2
+        texts["fragments/model/mine.py"] = self.splice("* 2", ', before="add"')
+        assert run(weave("toy", "any", Library(texts, builtin)).files["model.py"])["f"](5) == 5 * 2 + 1 - 3
+        with pytest.raises(LoomError, match=r'Write after="mine" or before=... at fragments/model/add.py:2'):
+            texts["fragments/model/mine.py"] = self.splice("* 2")
+            weave("toy", "any", Library(texts, builtin - {"fragments/model/add.py"}))
 
     def test_a_circle(self):
         one, two = self.splice("+ 1", ', after="two"'), self.splice("* 2", ', after="one"')
