@@ -111,7 +111,10 @@ def _splice(package: Weaving) -> None:
             for s in f.splices
         ]
         return weave_splices(
-            definitions, splices, package.values, lambda splice: explain_missing(splice, chosen, recipe, file_of)
+            definitions,
+            splices,
+            package.values,
+            lambda splice: explain_missing(splice, chosen, recipe, file_of, without),
         )
 
     woven = specialise(recipe, package.providers, splice_all)

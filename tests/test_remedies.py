@@ -48,20 +48,18 @@ def depth(self) -> int:
 """
 
 
-def woven(
-    architecture: str, base: str = "llama2", target: str = "cpu", parts: Sequence[str] = ("all",), **fragments: str
-) -> Package:
+def woven(architecture: str, base: str = "llama2", parts: Sequence[str] = ("all",), **fragments: str) -> Package:
     """A variant of a built-in architecture, in a project that has these fragments in fragments/model/."""
     text = f'base = "{base}"\ntitle = "Mine"\n{architecture}'
     own = {f"fragments/model/{name}.py": fragment for name, fragment in fragments.items()}
     library = Library({**FILES, "templates/architectures/mine.toml": text, **own}, FILES.keys())
-    return weave("mine", target, library, parts=parts)
+    return weave("mine", "cpu", library, parts=parts)
 
 
-def refused(architecture: str, base: str = "llama2", **fragments: str) -> str:
+def refused(architecture: str, base: str = "llama2", parts: Sequence[str] = ("all",), **fragments: str) -> str:
     """The error of a variant of a built-in architecture."""
     with pytest.raises(LoomError) as raised:
-        woven(architecture, base, **fragments)
+        woven(architecture, base, parts, **fragments)
     return str(raised.value)
 
 
@@ -134,6 +132,96 @@ def test_a_splice_beside_pages_says_what_it_does_with_a_cache():
     assert "own.py:9: model/own changes context in one branch of pages/pages (fragments/pages/pages.py:" in text
     assert "Splice at Attention.cached too" in text
     assert "sum_in_pages(cache, pages, positions)" in woven(selected, own=inside + CACHED).files["model.py"]
+
+
+CONVOLUTION = '''"""Convolutions in place of attention, in some layers."""
+
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array
+
+from generator.language import splice
+from generator.language.roles import Config, Linear
+
+
+class Attention(nnx.Module):
+    """Adds what is made of the token before."""
+
+    def __init__(self, config: Config, rngs: nnx.Rngs):
+        D = config.width
+        self.before = Linear("BTD,DE->BTE", (D, D), ("embed", "mlp"), config.init_std, rngs)
+
+    def __call__(self, x: Array) -> Array:
+        return x + self.before(jnp.pad(x, ((0, 0), (1, 0), (0, 0)))[:, :-1])
+
+
+@splice("hf.layer_tensors")
+def _():
+    yield "attention.before.kernel", "model.layers.{}.conv.weight", "d e -> e d"
+'''
+OF_FULL = "model/attention", "model/grouped_queries", "model/rope"
+MIXED = """fragments = ["model/period"]
+without = {without}
+[[layers]]
+pattern = ["conv", "full"]
+"""
+CONV = '[kinds.conv]\nwhere = "layer % 2 == 0"\nfragments = ["model/own"]\n'
+FULL = '[kinds.full]\nwhere = "layer % 2 == 1"\nfragments = {fragments}\n'
+
+
+def test_kinds_of_layer_in_any_order():
+    """Two of them define one role; the first of the layers names what they share."""
+    mixed, full = MIXED.format(without=[*OF_FULL]), FULL.format(fragments=[*OF_FULL])
+    one, other = (woven(mixed + kinds, parts=(), own=CONVOLUTION) for kinds in (CONV + full, full + CONV))
+    assert one.files == other.files
+    assert "class ConvAttention(" in one.files["model.py"] and "class FullAttention(" in one.files["model.py"]
+
+
+def test_layers_without_keys_and_values_cannot_be_served():
+    """A part that needs them is refused, and "all" leaves it out; the place of the message is the kind without."""
+    mixed, full = MIXED.format(without=[*OF_FULL]), FULL.format(fragments=[*OF_FULL])
+    reason = "The part serve needs keys and values that a cache can keep of every layer: build without it; to have the "
+    for kinds in CONV + full, full + CONV:
+        assert f'{reason}other parts, select "pages/pages" under [kinds.full] alone.' in refused(
+            mixed + kinds, own=CONVOLUTION
+        )
+    cached = (*OF_FULL, "pages/pages")
+    mixed, full = MIXED.format(without=[*cached]), FULL.format(fragments=[*cached])
+    assert "engine.py" not in woven(mixed + CONV + full, own=CONVOLUTION).files
+    text = refused(mixed + full + CONV, parts=("lm_eval",), own=CONVOLUTION)
+    assert text == (
+        "templates/architectures/mine.toml:10: the model cannot have the part serve: layers of the kind conv have no keys "
+        "and values that a cache can keep (pages/pages)\n  Build it without lm_eval."
+    )
+
+
+BOTH_WAYS = '''"""Attention both ways, which no cache can continue."""
+
+from generator.language import excludes, splice
+
+excludes("pages")
+
+
+@splice("attend.mask")
+def _(visible):
+    visible = visible | True
+'''
+
+
+def test_a_model_that_cannot_decode_says_so():
+    """By a fragment that excludes the cache, or an architecture that leaves it out."""
+    encoder = 'fragments = ["model/own"]\n'
+    text = refused(encoder, parts=("serve",), own=BOTH_WAYS)
+    assert (
+        "the model cannot have the part serve: model/own excludes pages/pages: no keys and values that a cache" in text
+    )
+    assert "\n  Build it without serve." in text
+    files = woven(encoder, own=BOTH_WAYS).files  # with all parts that it can have
+    assert "engine.py" not in files and "evaluate.py" in files and "pages" not in files["model.py"]
+    text = refused('without = ["pages/pages"]\n', parts=("rewards",))
+    assert (
+        "the model cannot have the part serve: it has no keys and values that a cache can keep (pages/pages)\n" in text
+    )
 
 
 def test_a_preset_with_a_dot_in_its_name():

@@ -6,12 +6,17 @@ architecture, a target, every package), only packages with the part have it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
+from generator.code.traced import Origin
 from generator.errors import LoomError, nearest
+from generator.language.fragment import Fragment
 from generator.recipe.library import Library
-from generator.recipe.schema import ALL, PackageToml, PartTable
+from generator.recipe.pattern import Pattern
+from generator.recipe.schema import ALL, EMPTY, PackageToml, PartTable
 from generator.recipe.toml import Toml
+
+Selection = dict[str, tuple[Fragment, Origin]]  # name -> fragment, and the line that selects it
 
 
 def parts_for(target: str, file: Toml[PackageToml]) -> dict[str, PartTable]:
@@ -19,11 +24,41 @@ def parts_for(target: str, file: Toml[PackageToml]) -> dict[str, PartTable]:
     return {name: part for name, part in file.data.parts.items() if not part.targets or target in part.targets}
 
 
-def select_parts(names: Collection[str], file: Toml[PackageToml], target: str) -> tuple[str, ...]:
-    """Returns the named parts and those they need, in the order of the file; "all" names those that are no choice."""
+def find_unfit(file: Toml[PackageToml], selection: Selection, pattern: Pattern) -> dict[str, tuple[str, str]]:
+    """Returns the parts that require what the model lacks: part -> why, and the place that says so."""
+    unfit = {}
+    for name, part in file.data.parts.items():
+        for fragment, gives in part.requires.items():
+            forms = {fragment, fragment.split("/")[-1]}
+            if lacking := pattern.kinds_without(fragment):
+                unfit[name] = (
+                    f"layers of the kind {lacking[0].name} have no {gives} ({fragment})",
+                    str(lacking[0].origin),
+                )
+            elif fragment not in selection:
+                unfit[name] = f"it has no {gives} ({fragment})", ""
+            for other, (peer, where) in selection.items():
+                if forms.intersection(peer.excludes):
+                    unfit[name] = f"{other} excludes {fragment}: no {gives}", str(where)
+    return unfit
+
+
+def select_parts(
+    names: Collection[str], file: Toml[PackageToml], target: str, unfit: Mapping[str, tuple[str, str]] = EMPTY
+) -> tuple[str, ...]:
+    """Returns the named parts and those they need, in the order of the file.
+
+    Args:
+        names: "all" stands for those that are no choice and fit the model.
+        unfit: the parts that do not fit the model: why, and the place that says so.
+    """
     parts = parts_for(target, file)
     queue = [name for name in names if name != ALL]
     selected = {name for name, part in parts.items() if ALL in names and not part.choice}
+    lost = selected & unfit.keys()
+    while lost:  # and what needs them
+        selected -= lost
+        lost = {name for name in selected if not selected.issuperset(parts[name].needs)}
     while queue:
         name = queue.pop()
         if name in file.data.parts and name not in parts:
@@ -31,6 +66,10 @@ def select_parts(names: Collection[str], file: Toml[PackageToml], target: str) -
             raise LoomError(f"the part {name} is not for {target}", None, f"Leave it out; it is for {others}.")
         if name not in parts:
             raise LoomError(f"unknown part {name!r}", None, nearest(name, [*parts, ALL]))
+        if name in unfit:
+            why, where = unfit[name]
+            remedy = f"Build it without {' and '.join(part for part in names if part != ALL)}."
+            raise LoomError(f"the model cannot have the part {name}: {why}", where or None, remedy)
         if name not in selected:
             selected.add(name)
             queue += parts[name].needs
@@ -81,9 +120,11 @@ def check_parts(file: Toml[PackageToml], library: Library) -> None:
         for key, entries, known in (
             ("fragments", part.fragments, fragments),
             ("needs", part.needs, file.data.parts),
+            ("requires", tuple(part.requires), library.fragments()),
             ("targets", part.targets, library.targets()),
         ):
             for number, entry in enumerate(entries):
                 if entry not in known:
                     message = f"part {name} has {entry!r} under {key}, which does not exist"
-                    raise LoomError(message, str(part.origin(key, number)), nearest(entry, known))
+                    place = part.origin(key, entry if key == "requires" else number)
+                    raise LoomError(message, str(place), nearest(entry, known))

@@ -130,6 +130,11 @@ class Pattern:
         selecting = [kind for kind in self.kinds.values() if fragment in kind.fragments]
         return selecting or list(self.kinds.values())
 
+    def kinds_without(self, fragment: str) -> list[Kind]:
+        """Returns the kinds whose layers lack a fragment."""
+        kinds = self.kinds_with(fragment)
+        return [kind for kind in self.kinds.values() if kind not in kinds]
+
     def count_of(self, kinds: Collection[str]) -> str:
         """Returns the number of layers of some kinds, further ones included, as an expression."""
         terms = [ALL] if self.kinds.keys() == {*kinds} else []
@@ -193,9 +198,9 @@ def read_pattern(files: Sequence[Toml[ArchitectureToml]]) -> Pattern:
 
 
 def make_pattern(groups: tuple[Group, ...], kinds: dict[str, Kind]) -> Pattern:
-    """Returns a pattern; kinds that are in no group are spare."""
-    names = {kind for group in groups for kind in group.pattern}
-    used = {name: kind for name, kind in kinds.items() if name in names}
+    """Returns a pattern, its kinds in the order of the layers; kinds that are in no group are spare."""
+    names = dict.fromkeys(kind for group in groups for kind in group.pattern)
+    used = {name: kinds[name] for name in names}
     return Pattern(groups, used, {name: kind for name, kind in kinds.items() if name not in names})
 
 

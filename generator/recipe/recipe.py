@@ -10,7 +10,14 @@ from generator.code.traced import Origin
 from generator.errors import LoomError, nearest
 from generator.language.fragment import Fragment
 from generator.recipe.library import Library
-from generator.recipe.parts import check_parts, check_parts_add, fragments_of_other_parts, select_parts
+from generator.recipe.parts import (
+    Selection,
+    check_parts,
+    check_parts_add,
+    find_unfit,
+    fragments_of_other_parts,
+    select_parts,
+)
 from generator.recipe.pattern import Pattern, read_pattern
 from generator.recipe.recipes import Recipes, read_recipes
 from generator.recipe.rules import Rule, read_rules
@@ -20,7 +27,6 @@ from generator.recipe.typed import TomlTable
 
 PACKAGE_FILE = "templates/package.toml"
 Lineage = tuple[Toml[ArchitectureToml], ...]
-Selection = dict[str, tuple[Fragment, Origin]]  # name -> fragment, and the line that selects it
 Presets = dict[str, dict[str, tuple[object, Origin]]]  # preset -> field of Config -> value, and the line that gives it
 
 
@@ -103,8 +109,8 @@ def select(
     package_file = Toml.read(library.files, PACKAGE_FILE, PackageToml)
     pattern = read_pattern(lineage)
     check_parts(package_file, library)
-    selected_parts = select_parts(parts, package_file, target)
     selection = _select_fragments((*lineage, target_file, package_file), pattern, target, library)
+    selected_parts = select_parts(parts, package_file, target, find_unfit(package_file, selection, pattern))
     without = {*without, *fragments_of_other_parts(selection, selected_parts, package_file)}
     selection = {name: item for name, item in selection.items() if name not in without}
     selected, selection = selection, _drop_incompatible(selection, package_file)
@@ -196,7 +202,8 @@ def _select_fragments(files: tuple[AnyFile, ...], pattern: Pattern, target: str,
                 pending[name] = table.origin("without", number)
         selected = [(name, table.origin("fragments", number)) for number, name in enumerate(table.fragments)]
         of_kinds: dict[str, Origin] = {}
-        for kind, entry in getattr(table, "kinds", {}).items():
+        tables = getattr(table, "kinds", {})
+        for kind, entry in ((kind, tables[kind]) for kind in pattern.all_kinds if kind in tables):
             if kind in pattern.kinds and pattern.kinds[kind].origin == entry.origin():
                 for number, name in enumerate(entry.fragments):
                     of_kinds.setdefault(name, entry.origin("fragments", number))

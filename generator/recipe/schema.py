@@ -98,6 +98,7 @@ class PartTable(TomlTable):
 
     Attributes:
         targets: that packages with the part can be for; none for all.
+        requires: fragment that every layer of a model with the part must have -> what it gives a layer.
         choice: what the part decides, if it is one of several ways: a package has one at most, and "all" has none.
         files: outputs of targets' templates that only packages with the part have.
     """
@@ -106,6 +107,7 @@ class PartTable(TomlTable):
     fragments: SomeNames
     targets: Names = ()
     needs: Names = ()
+    requires: dict[str, Line] = EMPTY
     choice: Line = ""
     settings: dict[str, Any] = EMPTY
     documentation: dict[str, str] = EMPTY

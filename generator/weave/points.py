@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from generator.code.bindings import bound_names, names_in
@@ -130,23 +130,46 @@ def _read_point(call: ast.Call, statement: ast.stmt, source: TracedTree) -> tupl
 
 
 def explain_missing(
-    splice: Splice, chosen: Sequence[Fragment], recipe: Recipe, file_of: Callable[[Fragment, Recipe], str]
+    splice: Splice,
+    chosen: Sequence[Fragment],
+    recipe: Recipe,
+    file_of: Callable[[Fragment, Recipe], str],
+    left_out: Collection[str] = (),
 ) -> str:
     """Explains why no chosen fragment has the point of a splice; '' where nothing explains it, or it may be missing.
+
+    Args:
+        left_out: definitions that are woven elsewhere, with their points.
 
     An optional splice may miss its point, unless another definition has replaced the host, and the fragment of the
     splice has no splice for that one.
     """
     points = {other.point for fragment in chosen if fragment.name == splice.fragment for other in fragment.splices}
     for host in recipe.library.everything:
-        for name in (d.name for d in host.definitions if splice.point in find_points(d.name, d.text)):
-            others = (f for f in chosen if name in (d.name for d in f.definitions))
-            other = next((f for f in others if file_of(f, recipe) == file_of(host, recipe)), None)
-            offered = {point for d in other.definitions for point in find_points(d.name, d.text)} if other else set()
-            if splice.optional and (other is None or other.name == host.name or points & offered):
+        hosts = (d.name for d in host.definitions if splice.point in find_points(d.name, d.text))
+        for name in (name for name in hosts if name not in left_out):
+            place = file_of(host, recipe)
+            others = [
+                f for f in recipe.fragments if file_of(f, recipe) == place and name in (d.name for d in f.definitions)
+            ]
+            other = next((f for f in others if f in chosen), None)
+            offered = {point for f in others for d in f.definitions for point in find_points(d.name, d.text)}
+            of_a_kind = host.name in recipe.pattern.kind_fragments
+            if splice.optional and (of_a_kind or other is None or other.name == host.name or points & offered):
                 continue
-            if host.name in recipe.pattern.kind_fragments:
-                return f"It is a point of {host.name}, which only some kinds of layer select: splice in these alone."
+            if of_a_kind:
+                remedy = _of_a_kind(splice, host, recipe)
+                return f"It is a point of {host.name}, which only some kinds of layer select. {remedy}"
             instead = f"; {other.name} stands in its place: repeat the point there" if other else ""
             return f"It is a point of {host.name}, which is not selected{instead}."
     return ""
+
+
+def _of_a_kind(splice: Splice, host: Fragment, recipe: Recipe) -> str:
+    """Returns a remedy for a splice that all layers have, at a point that layers of some kinds lack."""
+    tables = " and ".join(f"[kinds.{kind.name}]" for kind in recipe.pattern.kinds_with(host.name))
+    parts = recipe.package_file.data.parts
+    for name in (name for name in recipe.parts if splice.fragment in parts[name].requires):
+        why = f"The part {name} needs {parts[name].requires[splice.fragment]} of every layer: build without it"
+        return f'{why}; to have the other parts, select "{splice.fragment}" under {tables} alone.'
+    return f'Select "{splice.fragment}" under {tables} alone.'

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 import torch
@@ -147,6 +148,28 @@ def test_a_layout_of_other_axes(folder):
 def test_what_has_no_gradient_may_be_lacking():
     rows = _compare_gradients({"b": np.ones(2)}, {"a.inv_freq": np.zeros(2), "c": np.ones(2)})
     assert [row.difference for row in rows] == [0, np.inf, np.inf]
+
+
+def test_what_is_zero_in_mathematics_is_compared_as_such():
+    """A key bias without rotation adds the same to all scores of a query: its gradients are rounding, and differ."""
+    random = np.random.default_rng(0)
+    x, kernel, bias = (random.normal(size=size).astype(np.float32) for size in ((64, 32), (32, 32), 32))
+
+    def outputs(softmax, x, kernel, bias):
+        return softmax(x @ (x @ kernel + bias).T / 6, -1) @ x
+
+    ours = jax.grad(lambda *parts: (outputs(jax.nn.softmax, x, *parts) ** 2).mean(), (0, 1))(kernel, bias)
+    theirs = [torch.tensor(part, requires_grad=True) for part in (kernel, bias)]
+    (outputs(torch.softmax, torch.tensor(x), *theirs) ** 2).mean().backward()
+    named = {"kernel": theirs[0].grad.numpy(), "bias": theirs[1].grad.numpy()}
+    for wrong, holds in ((0, True), (1e-5, False)):
+        rows = _compare_gradients({"kernel": np.asarray(ours[0]), "bias": np.asarray(ours[1]) + wrong}, named)
+        assert {row.what: row.holds for row in rows} == {
+            "gradient of kernel": True,
+            "gradient of bias, which is 0": holds,
+        }
+    small = {"kernel": named["kernel"], "bias": 1e-4 * named["kernel"][0]}  # it is no rounding
+    assert not all(row.holds for row in _compare_gradients(small | {"bias": 1.01 * small["bias"]}, small))
 
 
 @pytest.mark.slow
