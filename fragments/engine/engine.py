@@ -5,6 +5,7 @@ attention, preemption by recomputation); Agrawal et al. 2024, arXiv 2403.02310, 
 """
 
 import collections
+import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 
@@ -26,6 +27,7 @@ from generator.language.roles import (
     StepInput,
     StepOutput,
     field_problems,
+    fold_seed,
     pages_that_fit,
     sampling_problems,
 )
@@ -98,6 +100,7 @@ class Engine:
             problems.append(f"--max-tokens {most}: {sizes}: lower it, or shorten the prompt")
         if not problems and self.pages_for(length + most) > self.pages:
             problems.append(f"the KV cache holds {self.pages * self.settings.page_size} tokens, not {length} + {most}")
+        sampling = dataclasses.replace(sampling, seed=fold_seed(sampling.seed, 0, 0))
         request = Request(list(prompt), sampling, root=salt)
         point("Engine.request", self, salt, request, problems)
         request.biases = [(token, bias, most) for token, bias in sampling.logit_bias.items()]
@@ -131,12 +134,13 @@ class Engine:
         return changed
 
     def generate(self, prompts: Sequence[Sequence[int]], sampling: SamplingParams) -> list[Request]:
-        """Runs prompts to their end, and returns their requests."""
+        """Runs prompts to their end, each with a seed of its own, and returns their requests."""
         requests = []
-        for prompt in prompts:
+        for place, prompt in enumerate(prompts):
             while len(self.queued) >= self.settings.queue:
                 self.step()
-            requests.append(self.add(prompt, sampling))
+            seed = fold_seed(sampling.seed, place, 0)
+            requests.append(self.add(prompt, dataclasses.replace(sampling, seed=seed)))
         while self.queued or self.running:
             self.step()
         return requests

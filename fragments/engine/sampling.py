@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from generator.language import point, splice
@@ -31,7 +32,7 @@ class SamplingParams:
     top_k: int = 0  # sample from this many likeliest tokens; 0: from all
     top_p: float = 1.0  # sample from the fewest likeliest tokens with this total probability
     min_p: float = 0.0  # sample from tokens with at least this share of the likeliest one's probability
-    seed: int = 0  # of the random numbers
+    seed: int | None = None  # of the random numbers; default: another one for each request
     presence_penalty: float = 0.0  # subtracted from the logits of tokens generated before
     frequency_penalty: float = 0.0  # the same, for each occurrence
     repetition_penalty: float = 1.0  # divides positive logits of all tokens so far, multiplies negative ones
@@ -45,14 +46,17 @@ class SamplingParams:
 
 
 @splice("field_problems.kind", before="longrope")
-def _(field, allowed):
+def _(field, value, allowed, wanted):
     if typing.get_origin(field.type) in (dict, tuple):
         allowed = True  # whatever is in it: the engine checks that
+    elif field.type == int | None:
+        allowed = value is None or (type(value) is int and 0 <= value < 2**32)
+        wanted = f"an integer from 0 to {2**32 - 1:,}, or None"
 
 
 def sampling_problems(sampling: SamplingParams, prompt: Sequence[int], vocab_size: int) -> list[str]:
     """Lists what is wrong with a prompt and its sampling, whatever there is room for."""
-    bounds = {"top_p": (1e-6, 1), "min_p": (0, 1), "top_k": (0, vocab_size), "seed": (0, 2**32 - 1)}
+    bounds = {"top_p": (1e-6, 1), "min_p": (0, 1), "top_k": (0, vocab_size)}
     bounds |= {"logprobs": (0, TOP), "repetition_penalty": (1e-3, 1e3)}
     bounds |= dict.fromkeys(("presence_penalty", "frequency_penalty"), (-100, 100))
     problems = field_problems(sampling, bounds)
@@ -62,6 +66,16 @@ def sampling_problems(sampling: SamplingParams, prompt: Sequence[int], vocab_siz
         whose = f"of another tokenizer: the vocabulary has {vocab_size}"
         problems += [f"{name} has token {token} {whose}" for token in foreign[:1]]
     return problems if prompt else [*problems, "a prompt is empty: start it with bos"]
+
+
+def fold_seed(seed: int | None, prompt: int, choice: int) -> int:
+    """Returns the seed of a choice of a prompt, by their places in a request.
+
+    The first choice of the first prompt has the seed of the request. Without that, each seed is drawn at random.
+    """
+    if seed is not None and prompt == choice == 0:
+        return seed
+    return int(np.random.SeedSequence(seed, spawn_key=(prompt, choice)).generate_state(1)[0])
 
 
 class SamplingMetadata(NamedTuple):

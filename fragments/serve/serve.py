@@ -7,7 +7,6 @@ import functools
 import hmac
 import os
 import resource
-import secrets
 import socket
 import sys
 import time
@@ -45,6 +44,7 @@ from generator.language.roles import (
     as_json,
     default_sampling,
     ending_with_messages,
+    fold_seed,
     gate,
     load_chat_template,
     load_ends,
@@ -153,8 +153,8 @@ class Server:
             raise Refusal(400, str(error), "prompt") from None
         if (longest := max(map(len, prompts))) > room:
             raise Refusal(400, f"the prompt has {longest} tokens, the context {room}", "prompt")
-        seed = secrets.randbits(31) if asked.seed is None else asked.seed
-        choices = [(prompt, seed + i) for prompt in prompts for i in range(asked.n)]
+        seed = None if asked.seed is None else asked.seed % 2**32
+        choices = [(p, fold_seed(seed, place, i)) for place, p in enumerate(prompts) for i in range(asked.n)]
         return asked, [(p, asked.sampling(seed, room - len(p), size, self.special)) for p, seed in choices]
 
     async def read_body(self, http: requests.Request) -> bytes:

@@ -86,6 +86,16 @@ def test_a_stream_equals_a_whole_answer(port):
     assert {part["id"] for part in events} == {events[0]["id"]} != {whole["id"]}
 
 
+def test_each_choice_of_each_prompt_is_sampled_independently(port):
+    def texts(**fields):
+        asked = dict(prompt=["def "] * 3, n=2, max_tokens=20, ignore_eos=True, return_token_ids=True)
+        return [tuple(choice["token_ids"]) for choice in complete(port, **asked | fields)["choices"]]
+
+    seeded = texts(seed=5)
+    assert len({*seeded, *texts(), *texts(), *texts(seed=6)}) == 4 * 6  # choice 2 of seed 5 is not choice 1 of seed 6
+    assert texts(seed=5) == seeded and texts(seed=5, n=1) == seeded[::2] and texts(seed=5, prompt="def ") == seeded[:2]
+
+
 def test_a_stop_string_that_straddles_tokens_is_never_shown(port):
     asked = dict(prompt="def ", max_tokens=60, seed=5, ignore_eos=True)
     text = complete(port, **asked)["choices"][0]["text"]

@@ -47,7 +47,7 @@ class SamplingParams:
     top_k: int = 0  # sample from this many likeliest tokens; 0: from all
     top_p: float = 1.0  # sample from the fewest likeliest tokens with this total probability
     min_p: float = 0.0  # sample from tokens with at least this share of the likeliest one's probability
-    seed: int = 0  # of the random numbers
+    seed: int | None = None  # of the random numbers; default: another one for each request
     presence_penalty: float = 0.0  # subtracted from the logits of tokens generated before
     frequency_penalty: float = 0.0  # the same, for each occurrence
     repetition_penalty: float = 1.0  # divides positive logits of all tokens so far, multiplies negative ones
@@ -63,7 +63,7 @@ class SamplingParams:
 
 def sampling_problems(sampling: SamplingParams, prompt: Sequence[int], vocab_size: int) -> list[str]:
     """Lists what is wrong with a prompt and its sampling, whatever there is room for."""
-    bounds = {"top_p": (1e-6, 1), "min_p": (0, 1), "top_k": (0, vocab_size), "seed": (0, 2**32 - 1)}
+    bounds = {"top_p": (1e-6, 1), "min_p": (0, 1), "top_k": (0, vocab_size)}
     bounds |= {"logprobs": (0, TOP), "repetition_penalty": (1e-3, 1e3)}
     bounds |= dict.fromkeys(("presence_penalty", "frequency_penalty"), (-100, 100))
     problems = field_problems(sampling, bounds)
@@ -73,6 +73,16 @@ def sampling_problems(sampling: SamplingParams, prompt: Sequence[int], vocab_siz
         whose = f"of another tokenizer: the vocabulary has {vocab_size}"
         problems += [f"{name} has token {token} {whose}" for token in foreign[:1]]
     return problems if prompt else [*problems, "a prompt is empty: start it with bos"]
+
+
+def fold_seed(seed: int | None, prompt: int, choice: int) -> int:
+    """Returns the seed of a choice of a prompt, by their places in a request.
+
+    The first choice of the first prompt has the seed of the request. Without that, each seed is drawn at random.
+    """
+    if seed is not None and prompt == choice == 0:
+        return seed
+    return int(np.random.SeedSequence(seed, spawn_key=(prompt, choice)).generate_state(1)[0])
 
 
 class SamplingMetadata(NamedTuple):
@@ -533,6 +543,7 @@ class Engine:
             problems.append(f"--max-tokens {most}: {sizes}: lower it, or shorten the prompt")
         if not problems and self.pages_for(length + most) > self.pages:
             problems.append(f"the KV cache holds {self.pages * self.settings.page_size} tokens, not {length} + {most}")
+        sampling = dataclasses.replace(sampling, seed=fold_seed(sampling.seed, 0, 0))
         request = Request(list(prompt), sampling, root=salt)
         request.root = root_of(salt, self.weights)
         if request.sampling.adapter not in self.adapters:
@@ -572,12 +583,13 @@ class Engine:
         return changed
 
     def generate(self, prompts: Sequence[Sequence[int]], sampling: SamplingParams) -> list[Request]:
-        """Runs prompts to their end, and returns their requests."""
+        """Runs prompts to their end, each with a seed of its own, and returns their requests."""
         requests = []
-        for prompt in prompts:
+        for place, prompt in enumerate(prompts):
             while len(self.queued) >= self.settings.queue:
                 self.step()
-            requests.append(self.add(prompt, sampling))
+            seed = fold_seed(sampling.seed, place, 0)
+            requests.append(self.add(prompt, dataclasses.replace(sampling, seed=seed)))
         while self.queued or self.running:
             self.step()
         return requests

@@ -84,6 +84,9 @@ def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> 
             allowed, wanted = type(value) is str and value.isprintable(), "printable text"
         if typing.get_origin(field.type) in (dict, tuple):
             allowed = True  # whatever is in it: the engine checks that
+        elif field.type == int | None:
+            allowed = value is None or (type(value) is int and 0 <= value < 2**32)
+            wanted = f"an integer from 0 to {2**32 - 1:,}, or None"
         if not allowed:
             problems.append(f"--{field.name.replace('_', '-')} {value}: must be {wanted}")
     return problems

@@ -307,7 +307,7 @@ class Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             stop_token_ids=(*self.stop_token_ids, *ends),
             top_k=min(max(self.top_k, 0), vocab_size),
             top_p=max(self.top_p, 1e-6),
-            seed=seed % 2**31,
+            seed=seed,
             logprobs=self.likeliest or 0,
             prompt_logprobs=self.echo and self.likeliest is not None,
         )

@@ -17,7 +17,6 @@ import ipaddress
 import os
 import re
 import resource
-import secrets
 import socket
 import sys
 import time
@@ -47,7 +46,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from .adapters import adapter_directories, load_adapters
 from .chat_template import load_chat_template
 from .cluster import join_job, require_equal
-from .engine import Engine, EngineSettings, replace_weights
+from .engine import Engine, EngineSettings, fold_seed, replace_weights
 from .engine_thread import EngineThread, Job, Wanted
 from .errors import ExitCode, InputError, ending_with_messages
 from .model import Decoder
@@ -412,8 +411,8 @@ class Server:
             raise Refusal(400, str(error), "prompt") from None
         if (longest := max(map(len, prompts))) > room:
             raise Refusal(400, f"the prompt has {longest} tokens, the context {room}", "prompt")
-        seed = secrets.randbits(31) if asked.seed is None else asked.seed
-        choices = [(prompt, seed + i) for prompt in prompts for i in range(asked.n)]
+        seed = None if asked.seed is None else asked.seed % 2**32
+        choices = [(p, fold_seed(seed, place, i)) for place, p in enumerate(prompts) for i in range(asked.n)]
         return asked, [(p, asked.sampling(seed, room - len(p), size, self.special)) for p, seed in choices]
 
     async def read_body(self, http: requests.Request) -> bytes:

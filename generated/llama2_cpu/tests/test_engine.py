@@ -198,6 +198,20 @@ def test_a_stop_token_ends_its_sequence_and_no_other(model):
     ] == free
 
 
+@pytest.mark.parametrize(("seed", "sizes"), [(None, {}), (0, {}), (0, {"max_sequences": 12} | drafting(3))])
+def test_prompts_of_a_list_are_sampled_independently(model, seed, sizes):
+    """One prompt, eight times, gives eight answers; with a seed, the same eight whatever runs beside them."""
+    subject, sampling = engine(model, **sizes), SamplingParams(max_tokens=10, temperature=1.5, seed=seed)
+    first, again = ([x.tokens for x in subject.generate([PROMPTS[0]] * 8, sampling)] for _ in range(2))
+    assert len({*map(tuple, first)}) == len({*map(tuple, again)}) == 8
+    assert (first == again) == (seed is not None)
+    beside = [subject.add(LONG[n:], sampling) for n in range(3)]
+    assert (first == [x.tokens for x in subject.generate([PROMPTS[0]] * 8, sampling)]) == (seed is not None)
+    assert all(x.finish for x in beside)
+    (alone,) = engine(model).generate(PROMPTS[:1], sampling)
+    assert (first[0] == alone.tokens) == (seed is not None)
+
+
 def test_sampling_follows_the_seed(model):
     settings = {"max_tokens": 10, "temperature": 1.5}
     sampled = [continuations(model, PROMPTS, seed=seed, **settings) for seed in (0, 0, 1)]

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ..engine import BIASES, Biases, SamplingMetadata, filter_logits, sample
+from ..engine import BIASES, Biases, SamplingMetadata, filter_logits, fold_seed, sample
 
 
 def reference():
@@ -29,6 +29,13 @@ def biases_of(count, *biases):
     columns = np.zeros((3, count, BIASES))
     columns[:, :, : len(biases)] = np.array(biases).reshape(-1, 1, 3).T
     return Biases(*map(np.asarray, columns, (np.int32, np.float32, np.int32)))
+
+
+def test_each_choice_of_each_prompt_has_a_seed_of_its_own():
+    seeds = [fold_seed(seed, prompt, i) for seed in range(16) for prompt in range(16) for i in range(16)]
+    assert len({*seeds}) == len(seeds) and all(0 <= seed < 2**32 for seed in seeds)
+    assert seeds[:: 16 * 16] == [*range(16)]  # the first one has that of the request
+    assert len({fold_seed(None, 0, 0) for _ in range(100)}) > 90
 
 
 def test_sampling_follows_the_probabilities():
