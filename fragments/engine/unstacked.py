@@ -8,16 +8,13 @@ from generator.language import splice
 from generator.language.roles import Decoder
 
 
-def unstack(model: Decoder) -> Decoder:
-    """Replaces each stacked parameter by a tuple of arrays, one for each layer."""
-
-    def unstacked(p):
+def unstack(model: Decoder) -> None:
+    """Replaces each stacked parameter by a tuple of arrays, one for each layer, in place: few are there twice."""
+    for p in jax.tree.leaves(model, is_leaf=lambda x: isinstance(x, nnx.Param)):
         leaves, structure = jax.tree.flatten(p.get_value())
-        stacks = zip(*map(jnp.unstack, leaves), strict=True) if leaves[0].ndim > len(p.axes) else ()
-        layers = tuple(jax.tree.unflatten(structure, layer) for layer in stacks)
-        return p.replace(layers) if layers else p  # an empty stack stays as it is
-
-    return jax.tree.map(unstacked, model, is_leaf=lambda x: isinstance(x, nnx.Param))
+        if leaves[0].ndim > len(p.axes) and len(leaves[0]):  # neither unstacked before nor an empty stack
+            stacks = zip(*map(jnp.unstack, leaves), strict=True)
+            p.set_value(tuple(jax.tree.unflatten(structure, layer) for layer in stacks))
 
 
 def stack(model: Decoder) -> Decoder:
@@ -30,9 +27,15 @@ def stack(model: Decoder) -> Decoder:
     return jax.tree.map(stack_layers, model, is_leaf=lambda x: isinstance(x, nnx.Param))
 
 
+@splice("load_to_serve.loaded")
+def _(model):
+    unstack(model)
+
+
 @splice("Device.model", "replace_weights.model", optional=True)
 def _(model):
-    model = unstack(model)
+    model = jax.tree.map(lambda x: x, model)  # its owner's stays stacked
+    unstack(model)
 
 
 @splice("run.model")

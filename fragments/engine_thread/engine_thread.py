@@ -60,9 +60,8 @@ class EngineThread(threading.Thread):
             while True:
                 self.busy_since = math.inf
                 while not self.calls.empty() or not (self.engine.queued or self.engine.running):
-                    if (call := self.calls.get()) is None:
+                    if not self.answer_call():
                         return
-                    call()
                 self.busy_since = time.monotonic()
                 changed = [request for request in self.engine.step() if id(request) in self.places]
                 news = [(*self.places[id(x)], len(x.tokens), x.finish) for x in changed]
@@ -70,6 +69,12 @@ class EngineThread(threading.Thread):
         except Exception:  # of the device, for example: the state of the engine is unknown now
             traceback.print_exc()
             self.loop.call_soon_threadsafe(self.fail)
+
+    def answer_call(self) -> bool:
+        """Runs the next call, which may hold a model until then. Returns False where it is to end."""
+        if (call := self.calls.get()) is not None:
+            call()
+        return call is not None
 
     def end(self) -> None:
         """Ends the thread; waits a few seconds at most."""

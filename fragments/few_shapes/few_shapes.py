@@ -24,9 +24,10 @@ def begin_with_few(device: Device) -> Iterator[str]:
 
     def compile_all() -> Iterator[str]:
         for step, length, whole, text in steps:
-            state = device.model, device.key, device.value, device.slots, device.layers
             with computing(device.laid_over):
-                lowered = run.lower(*state, step, length, whole)
+                lowered = run.lower(
+                    device.model, device.key, device.value, device.slots, device.layers, step, length, whole
+                )
                 lowered.compile()  # for later calls of `run`
                 write.lower(device.key, device.value, lowered.out_info[1], step, length).compile()
             yield text

@@ -248,6 +248,14 @@ class Server:
         await serving
 
 
+def load_engine(settings: ServeSettings) -> tuple[Engine, AnyTokenizer]:
+    """Loads the model into an engine, which alone holds it: newer weights may replace these."""
+    config, model, mesh = load_to_serve(settings)
+    point("serve.loaded", settings, config, model, mesh)
+    tokenizer = tokenizer_to_serve(settings.tokenizer, config.tokenizer)
+    return Engine(config, model, load_ends(tokenizer, config.tokenizer), settings.engine, mesh), tokenizer
+
+
 @ending_with_messages()
 def main() -> None:
     settings = tyro.cli(ServeSettings, prog=f"python -m {__package__}.serve")
@@ -267,10 +275,7 @@ def main() -> None:
             raise InputError(f"--host {settings.host} --port {settings.port}: {error}: give others") from None
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each connection
-    config, model, mesh = load_to_serve(settings)
-    point("serve.loaded", settings, config, model, mesh)
-    tokenizer = tokenizer_to_serve(settings.tokenizer, config.tokenizer)
-    engine = Engine(config, model, load_ends(tokenizer, config.tokenizer), settings.engine, mesh)
+    engine, tokenizer = load_engine(settings)
 
     async def serve() -> EngineThread:
         thread = EngineThread(engine, settings.request_seconds)

@@ -52,12 +52,12 @@ def save_served(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def served(folder, *flags: str):
+def served(folder, *flags: str, program: tuple[str, ...] = ("-m", f"{PACKAGE.name}.serve")):
     """Starts a server; yields its process, its port, and the statuses of three paths while it compiles."""
     module("serve")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", f"{PACKAGE.name}.serve", "--hf", folder, "--port", str(port), "--dtype", "float32"]
+    command = [sys.executable, *program, "--hf", folder, "--port", str(port), "--dtype", "float32"]
     environment = {name: x for name, x in os.environ.items() if name != "SERVE_API_KEY"} | {"JAX_PLATFORMS": "cpu"}
     with subprocess.Popen(
         [*command, *flags], cwd=PACKAGE.parent, env=environment, stdout=subprocess.PIPE, text=True

@@ -79,7 +79,8 @@ def load_adapters(config: Config, model: Decoder, modules: tuple[str, ...], mesh
         own = [(number, it) for number, it in enumerate(adapters, 1) if f"{name}.down" in it.arrays]
         if own:
             owners = tuple(number for number, it in own for _ in range(it.rank))
-            axis = len(linear.kernel.shape) - len(linear.kernel.axes)  # after the layers
+            x, kernel, _ = linear.equation.replace("->", ",").split(",")
+            axis = -1 - sum(letter not in x for letter in kernel)  # of the rank, before the outputs
             down = np.concatenate([it.arrays[f"{name}.down"] for _, it in own], -1)
             up = np.concatenate([it.arrays[f"{name}.up"] * (it.alpha / it.rank) for _, it in own], axis)
             adapted = AdaptedLinear(linear, down, up, owners, tuple(directories))

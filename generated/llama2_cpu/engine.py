@@ -164,16 +164,13 @@ def sample(logits: Array, sequences: Array, lengths: Array, metadata: SamplingMe
     return jnp.where(metadata.temperature == 0, likeliest, sampled).astype(jnp.int32)
 
 
-def unstack(model: Decoder) -> Decoder:
-    """Replaces each stacked parameter by a tuple of arrays, one for each layer."""
-
-    def unstacked(p):
+def unstack(model: Decoder) -> None:
+    """Replaces each stacked parameter by a tuple of arrays, one for each layer, in place: few are there twice."""
+    for p in jax.tree.leaves(model, is_leaf=lambda x: isinstance(x, nnx.Param)):
         leaves, structure = jax.tree.flatten(p.get_value())
-        stacks = zip(*map(jnp.unstack, leaves), strict=True) if leaves[0].ndim > len(p.axes) else ()
-        layers = tuple(jax.tree.unflatten(structure, layer) for layer in stacks)
-        return p.replace(layers) if layers else p  # an empty stack stays as it is
-
-    return jax.tree.map(unstacked, model, is_leaf=lambda x: isinstance(x, nnx.Param))
+        if leaves[0].ndim > len(p.axes) and len(leaves[0]):  # neither unstacked before nor an empty stack
+            stacks = zip(*map(jnp.unstack, leaves), strict=True)
+            p.set_value(tuple(jax.tree.unflatten(structure, layer) for layer in stacks))
 
 
 def stack(model: Decoder) -> Decoder:
@@ -391,7 +388,8 @@ class Device:
         self, config: Config, model: Decoder, settings: EngineSettings, mesh: Mesh | None, pages: int, longest: int
     ):
         rows, size, chunk = settings.max_sequences, settings.page_size, min(settings.chunk, longest)
-        model = unstack(model)
+        model = jax.tree.map(lambda x: x, model)  # its owner's stays stacked
+        unstack(model)
         self.model, self.settings, self.laid_over = model, settings, mesh
         self.layers = layers_in_pool(config, pages)
         self.widths = block_table_widths(longest, size)
@@ -769,7 +767,8 @@ def replace_weights(engine: Engine, model: Decoder, recompute: bool) -> None:
 
     With `recompute`, running sequences are preempted: the new weights compute the keys and values of their tokens.
     """
-    model = unstack(model)
+    model = jax.tree.map(lambda x: x, model)  # its owner's stays stacked
+    unstack(model)
     keep_adapters(engine.device.model, model)
     shapes = [[(x.shape, x.dtype) for x in jax.tree.leaves(weights)] for weights in (engine.device.model, model)]
     if shapes[0] != shapes[1]:

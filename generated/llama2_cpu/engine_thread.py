@@ -38,9 +38,10 @@ def begin_with_few(device: Device) -> Iterator[str]:
 
     def compile_all() -> Iterator[str]:
         for step, length, whole, text in steps:
-            state = device.model, device.key, device.value, device.slots, device.layers
             with computing(device.laid_over):
-                lowered = run.lower(*state, step, length, whole)
+                lowered = run.lower(
+                    device.model, device.key, device.value, device.slots, device.layers, step, length, whole
+                )
                 lowered.compile()  # for later calls of `run`
                 write.lower(device.key, device.value, lowered.out_info[1], step, length).compile()
             yield text
@@ -94,9 +95,8 @@ class EngineThread(threading.Thread):
             while True:
                 self.busy_since = math.inf
                 while not self.calls.empty() or not (self.engine.queued or self.engine.running):
-                    if (call := self.calls.get()) is None:
+                    if not self.answer_call():
                         return
-                    call()
                 self.busy_since = time.monotonic()
                 changed = [request for request in self.engine.step() if id(request) in self.places]
                 news = [(*self.places[id(x)], len(x.tokens), x.finish) for x in changed]
@@ -104,6 +104,12 @@ class EngineThread(threading.Thread):
         except Exception:  # of the device, for example: the state of the engine is unknown now
             traceback.print_exc()
             self.loop.call_soon_threadsafe(self.fail)
+
+    def answer_call(self) -> bool:
+        """Runs the next call, which may hold a model until then. Returns False where it is to end."""
+        if (call := self.calls.get()) is not None:
+            call()
+        return call is not None
 
     def end(self) -> None:
         """Ends the thread; waits a few seconds at most."""

@@ -507,6 +507,26 @@ class Server:
         await serving
 
 
+def load_weights(server: Server, problem: concurrent.futures.Future[str]) -> None:
+    """Replaces the weights by those that are there now. The result is what is wrong with these, or nothing.
+
+    It is no error, as the traceback of one would hold the memory of weights.
+    """
+
+    def replace(models: list[Decoder]) -> None:  # in the engine's thread
+        try:
+            replace_weights(server.engine.engine, models.pop(), server.settings.recompute)
+            problem.set_result("")
+        except InputError as error:
+            problem.set_result(str(error))
+
+    try:
+        _, *models, _ = load_to_serve(server.settings)
+        server.engine.calls.put(lambda: replace(models))
+    except (InputError, OSError, MemoryError, jax.errors.JaxRuntimeError) as error:
+        problem.set_result(str(error).partition("\n")[0])
+
+
 async def load(server: Server, http: requests.Request) -> Response:
     """Answers POST /v1/load once the newest checkpoint of --checkpoint-dir, or --hf, has replaced the weights."""
     settings, start = server.settings, time.perf_counter()
@@ -520,28 +540,25 @@ async def load(server: Server, http: requests.Request) -> Response:
         raise Refusal(503, "the server is compiling, or loads weights already: try again")
     if jax.process_count() > 1:
         raise Refusal(501, "a server of several processes cannot load weights: start it anew")
-    replaced: concurrent.futures.Future[None] = concurrent.futures.Future()
-
-    def replace(model: Decoder) -> None:  # in the engine's thread
-        try:
-            replace_weights(server.engine.engine, model, settings.recompute)
-            replaced.set_result(None)
-        except InputError as error:
-            replaced.set_exception(error)
-
     async with server.loading:
-        try:
-            _, model, _ = await asyncio.to_thread(load_to_serve, settings)
-            server.engine.calls.put(lambda: replace(model))
-            await asyncio.wrap_future(replaced)
-        except (InputError, OSError) as error:
-            raise Refusal(409, f"the weights stay as they were: {error}") from None
+        problem = concurrent.futures.Future[str]()
+        await asyncio.to_thread(load_weights, server, problem)
+        if why := await asyncio.wrap_future(problem):
+            raise Refusal(409, f"the weights stay as they were: {why}")
     seconds = round(time.perf_counter() - start, 1)
     print(f"read the weights anew in {seconds} s", flush=True)
     return as_json({"seconds": seconds})
 
 
 ANSWERED = {"/v1/completions": Completion, "/v1/chat/completions": Chat}
+
+
+def load_engine(settings: ServeSettings) -> tuple[Engine, AnyTokenizer]:
+    """Loads the model into an engine, which alone holds it: newer weights may replace these."""
+    config, model, mesh = load_to_serve(settings)
+    load_adapters(config, model, settings.lora_modules, mesh)
+    tokenizer = tokenizer_to_serve(settings.tokenizer, config.tokenizer)
+    return Engine(config, model, load_ends(tokenizer, config.tokenizer), settings.engine, mesh), tokenizer
 
 
 @ending_with_messages()
@@ -566,10 +583,7 @@ def main() -> None:
             raise InputError(f"--host {settings.host} --port {settings.port}: {error}: give others") from None
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each connection
-    config, model, mesh = load_to_serve(settings)
-    load_adapters(config, model, settings.lora_modules, mesh)
-    tokenizer = tokenizer_to_serve(settings.tokenizer, config.tokenizer)
-    engine = Engine(config, model, load_ends(tokenizer, config.tokenizer), settings.engine, mesh)
+    engine, tokenizer = load_engine(settings)
 
     async def serve() -> EngineThread:
         thread = EngineThread(engine, settings.request_seconds)
