@@ -156,6 +156,8 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     monkeypatch.setattr("generator.disk.project.builtin_root", lambda: made.builtin)
     monkeypatch.setattr("generator.disk.project.Project.library", lambda project: Files(project.roots))
     monkeypatch.setattr("generator.commands.packages.weave_package", weave_files)
+    # in this process, which has what was replaced: others begin without it
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0})
     monkeypatch.chdir(made.root)
     return made
 

@@ -21,10 +21,15 @@ def run_parallel(job: Callable, arguments: Sequence[tuple], heavy: Sequence[bool
         yield from (_run_job(job, values) for values in arguments)
         return
     # imported late: it takes 30 ms, and most commands have no heavy jobs
+    import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
-    with ProcessPoolExecutor(workers, initializer=_end_with_command) as pool:
+    # never a fork of this process, which may have threads: those of JAX, if it is a notebook or a test
+    method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+    context = multiprocessing.get_context(method)
+    context.set_forkserver_preload([job.__module__])
+    with ProcessPoolExecutor(workers, context, _end_with_command) as pool:
         slow = [values for values, is_slow in zip(arguments, heavy, strict=True) if is_slow]
         results = pool.map(_run_job, repeat(job), slow)
         try:

@@ -23,22 +23,34 @@ BUILD = ("build", "llama", "--target=cpu")
 NO_TRAINING = 'fragments = ["kernels/cpu"]\n'  # a target without train.py
 
 REPOSITORY = str(Path(__file__).resolve().parents[2])
-# gen build --all in processes that print their number and then weave forever
-SLOW = """
+# gen build --all in two processes, which do what `weave` does: they import this program before their first job
+PROGRAM = """
 import os, sys, time
 from pathlib import Path
 import generator.commands.packages, generator.disk.project
-builtin = Path(sys.argv.pop())
-generator.disk.project.builtin_root = lambda: builtin
-os.sched_getaffinity = lambda process: {0, 1}
+from conftest import Files, weave_files
+generator.disk.project.builtin_root = lambda: Path(sys.argv[1])
+generator.disk.project.Project.library = lambda project: Files(project.roots)
+os.sched_getaffinity = lambda process: {{0, 1}}
 def weave(*_):
-    os.write(1, f"{os.getpid()}\\n".encode())
-    time.sleep(1000)
+    {weave}
 generator.commands.packages.weave_package = weave
-from generator.commands.cli import gen
-sys.argv += ["build", "--all"]
-gen()
+if __name__ == "__main__":
+    from generator.commands.cli import gen
+    gen(["build", "--all"])
 """
+ENDLESS = 'os.write(1, f"{os.getpid()}\\n".encode()); time.sleep(1000)'
+KILLED = "os.kill(os.getpid(), 9)"
+FILES = "return weave_files(*_)"
+
+
+def build_all(workshop, weave: str, **options) -> subprocess.Popen:
+    """Starts gen build --all, whose processes run `weave` in place of weaving."""
+    program = workshop.root.parent / "program.py"
+    program.write_text(PROGRAM.format(weave=weave))
+    command = [sys.executable, str(program), str(workshop.builtin)]
+    environment = {"PYTHONPATH": f"{REPOSITORY}:{REPOSITORY}/tests"}
+    return subprocess.Popen(command, cwd=workshop.root, env=environment, text=True, **options)
 
 
 @pytest.fixture
@@ -271,9 +283,10 @@ class TestAll:
         for name in self.NAMES:
             workshop.remove(name)
         workshop.list_packages(*self.NAMES)
-        result = workshop.run("build", "--all")
-        assert [line.split(":")[0] for line in result.stdout.splitlines()] == [f"generated/{n}" for n in self.NAMES]
-        assert result.stderr.splitlines()[0] == "[1/4] llama_cpu: 6 written, 0 unchanged"
+        command = build_all(workshop, FILES, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        output, progress = command.communicate()
+        assert [line.split(":")[0] for line in output.splitlines()] == [f"generated/{n}" for n in self.NAMES]
+        assert progress.splitlines()[0] == "[1/4] llama_cpu: 6 written, 0 unchanged"
         assert {name: workshop.tree(name) for name in self.NAMES} == single
 
     def test_without_a_list_builds_what_was_built_before(self, workshop):
@@ -292,8 +305,7 @@ class TestAll:
     @pytest.mark.parametrize("signal", [9, 15])
     def test_no_process_outlives_the_command(self, workshop, signal):
         workshop.list_packages("llama_cpu", "plain_cpu")
-        command = [sys.executable, "-c", SLOW, str(workshop.builtin)]
-        parent = subprocess.Popen(command, cwd=workshop.root, env={"PYTHONPATH": REPOSITORY}, stdout=subprocess.PIPE)
+        parent = build_all(workshop, ENDLESS, stdout=subprocess.PIPE)
         workers = [int(parent.stdout.readline()) for _ in range(2)]
         assert parent.pid not in workers
         parent.send_signal(signal)
@@ -305,10 +317,10 @@ class TestAll:
         assert closed, "the processes still held the pipe"
         parent.stdout.close()
 
-    def test_process_that_is_killed_is_an_error(self, workshop, monkeypatch):
-        monkeypatch.setattr("generator.commands.packages.weave_package", lambda *_: os.kill(os.getpid(), 9))
+    def test_process_that_is_killed_is_an_error(self, workshop):
         workshop.list_packages("llama_cpu", "plain_cpu")
-        assert "a process that weaves was killed" in workshop.run("build", "--all", code=2).stderr
+        command = build_all(workshop, KILLED, stderr=subprocess.PIPE)
+        assert "a process that weaves was killed" in command.communicate()[1] and command.returncode == 2
 
 
 def test_generator_hash_covers_what_weaves_and_nothing_else(tmp_path):

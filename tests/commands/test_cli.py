@@ -35,7 +35,7 @@ finally:
 """
 
 
-# all packages but the first take for ever, in two processes
+# all packages but the first take for ever, in two processes, which import this program before their first job
 ENDLESS = """
 import os, signal, time
 from pathlib import Path
@@ -48,7 +48,8 @@ project.builtin_root = Path.cwd
 os.sched_getaffinity = lambda process: {0, 1}
 weave = packages.weave_package
 packages.weave_package = lambda name, *more: (name != "one" and time.sleep(60)) or weave(name, *more)
-main()
+if __name__ == "__main__":
+    main()
 """
 
 
@@ -58,7 +59,9 @@ def test_an_interrupt_is_no_difference(repository, tmp_path):
         repository.write(f"templates/architectures/{name}.toml", repository.read("templates/architectures/two.toml"))
         entry = f'[[package]]\narchitecture = "{name}"\ntarget = "any"\n'
         repository.write("generated/packages.toml", repository.read("generated/packages.toml") + entry)
-    command = sys.executable, "-c", ENDLESS, "build", "--all", "--out", str(tmp_path / "out")
+    program = tmp_path / "program.py"
+    program.write_text(ENDLESS)
+    command = sys.executable, str(program), "build", "--all", "--out", str(tmp_path / "out")
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
     with subprocess.Popen(
         command, cwd=repository.root, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
