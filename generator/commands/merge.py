@@ -22,6 +22,7 @@ from generator.disk.git import (
     find_old_version,
     find_repository_root,
     list_diff,
+    list_paths,
     merge_texts,
     read_packages_at,
     run_git,
@@ -144,12 +145,13 @@ def finish_merge(project: Project) -> list[tuple[str, MergeResult | LoomError]]:
     if not heads:
         remedy = "Run it after git merge has stopped; gen build --all weaves at any time."
         raise LoomError("no merge is going on", display_path(top), remedy)
+    _check_removed(project)
     _check_sources(project)
     sides = [MergeSide(revision, read_packages_at(project.generated, revision)[1]) for revision in ("HEAD", heads[0])]
     unmerged = _list_unmerged(project)
     changed = {*list_diff(project.generated)}
     for combination in project.listing.owned:
-        _keep_records(project, combination, sides[0], unmerged)
+        _merge_owned(project, combination, sides, unmerged)
     results = []
     for name, result in map_packages(finish_package, project, sides, changed - unmerged):
         if isinstance(result, MergeResult):
@@ -236,18 +238,45 @@ def _check_sources(project: Project) -> None:
         raise LoomError(f"is marked as a conflict{others}", marked[0], remedy)
 
 
+def _check_removed(project: Project) -> None:
+    """Refuses to weave while git asks whether a source that one side removed and the other changed is to stay."""
+    for root in project.roots:
+        stages: dict[str, set[str]] = {}
+        for entry in list_paths(root, "ls-files", "--unmerged", "--", *FOLDERS, "gen.toml", code=None):
+            about, _, path = entry.partition("\t")
+            stages.setdefault(path, set()).add(about[-1])
+        for path, found in stages.items():
+            if not {"2", "3"} <= found:
+                label = display_path(root / path)
+                remedy = f"Decide: git add {label} keeps it, git rm {label} removes it. Then run gen merge again."
+                raise LoomError("was removed on one side and changed on the other", label, remedy)
+
+
 def _find_mark_in(place: Path) -> int:
     return find_conflict_mark(read_if_file(place).decode(errors="replace"))
 
 
-def _keep_records(project: Project, combination: Combination, ours: MergeSide, unmerged: set[str]) -> None:
-    """Takes our side of the records of a package that people own; gen update renews them."""
-    files = ours.packages.get(combination.name, {})
-    for name in RECORDS:
-        path = f"{combination.name}/{name}"
-        if path in unmerged and name in files:
-            (project.generated / path).write_bytes(files[name])
-            run_git(project.generated, "add", "--", path)
+def _merge_owned(project: Project, combination: Combination, sides: list[MergeSide], unmerged: set[str]) -> None:
+    """Merges the files of a package that people own, of which git left our side, and takes the owner's records.
+
+    git's driver leaves our side of a package that is not owned yet. The records are those of the side that owns it, and
+    ours if both do; gen update renews them.
+    """
+    owner = next((side for side in sides if BASE in side.packages.get(combination.name, {})), sides[0])
+    for path in sorted(path for path in unmerged if path.split("/")[0] == combination.name):
+        place, inner = project.generated / path, path.partition("/")[2]
+        versions = [run_git(project.generated, "show", f":{stage}:./{path}", code=None) for stage in (2, 1, 3)]
+        if inner in RECORDS:
+            place.write_bytes(owner.packages[combination.name].get(inner, versions[0]))
+        elif read_if_file(place) == versions[0] and all(versions):
+            ours, base, theirs = (version.decode() for version in versions)
+            merged = merge_texts(ours, base, theirs, ("ours", "base", "theirs"))
+            place.write_bytes(merged.text.encode())
+            if merged.conflicts:
+                continue
+        else:
+            continue
+        run_git(project.generated, "add", "--", path)
 
 
 def _stage_result(project: Project, name: str, result: MergeResult) -> None:

@@ -181,3 +181,51 @@ def test_fragments_that_cannot_be_woven(branches):
 
 def test_no_merge(repository):
     assert "no merge is going on" in repository.run("merge", code=2).stderr
+
+
+@pytest.mark.parametrize("owner", ["theirs", "main"])
+@pytest.mark.parametrize("edited", ['"nothing came out"', "y + 1"], ids=["apart", "one line"])
+def test_package_that_one_side_owns(branches, owner, edited):
+    """The owner's edits are merged with what the other side wove; a line that both changed is a conflict there."""
+    for branch in ("theirs", "main"):
+        branches.git("checkout", "-q", *([] if branch == "main" else ["-b"]), branch)
+        if branch == owner:
+            branches.run("own", "one_any")
+            branches.replace(ONE, edited, "y + 3")
+        else:
+            branches.replace(SHIFT, "y + 1", "y + 7")
+            branches.run("build", "--all")
+        branches.commit(branch)
+        branches.git("checkout", "-q", "main")
+    branches.git("merge", "-q", "theirs", code=None)
+    conflicts = edited == "y + 1"
+    if branches.git("rev-parse", "-q", "--verify", "MERGE_HEAD", code=None):
+        said = branches.run("merge", code=int(conflicts)).stdout
+        assert (f"conflict {ONE}:16" in said) == conflicts
+    text = branches.read(ONE)
+    assert "y + 3" in text and "y + 7" in text and (marks(branches) == [ONE]) == conflicts
+    if not conflicts:
+        branches.git("commit", "-qm", "merged", code=None)
+        assert branches.git("status", "--short") == ""
+        branches.run("check", "--full")
+        branches.run("update", "one_any")
+        assert branches.read(ONE) == text
+
+
+@pytest.mark.parametrize("path", [SHIFT, "templates/README.md.jinja", "templates/architectures/two.toml"])
+@pytest.mark.parametrize("remover", ["theirs", "main"])
+def test_source_that_one_side_removed_and_the_other_changed(branches, path, remover):
+    """It is a conflict without marks: gen merge weaves nothing before it is decided."""
+    for branch in ("theirs", "main"):
+        branches.git("checkout", "-q", *([] if branch == "main" else ["-b"]), branch)
+        if branch == remover:
+            branches.git("rm", "-q", path)
+        else:
+            branches.write(path, branches.read(path) + "\n# more\n")
+        branches.commit(branch)
+        branches.git("checkout", "-q", "main")
+    branches.git("merge", "-q", "theirs", code=1)
+    said = branches.run("merge", code=2).stderr
+    assert f"error: {path}: " in said and "removed on one side" in said and f"git rm {path}" in said
+    branches.git("add", path)
+    branches.run("merge")
