@@ -347,3 +347,31 @@ class TestEndless:
     def test_table(self, depth):
         text = refused_package(FIELDS, target=f'title = "Deep"\n[settings]\nx = {"[" * depth}{"]" * depth}\n')
         assert re.match("targets/[a-z]+/target.toml:3: (nested|not valid TOML)", text)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        *(
+            (f"x = 1  # {mark}a", f"U+{ord(mark):04X}")
+            for mark in "\u202e\u2066\u200b\u200d\u2060\ufeff\u00ad\u061c\x08\x0c\x7f\xa0"
+        ),
+        ("\u0430 = 1", "has the name '\\u0430'"),  # Cyrillic, as is what follows
+        ("\ufb01rst = 1", "has the name '\\ufb01rst'"),
+        ("x = {'l\u043ess': 1}", "a word of two alphabets: 'l\\u043ess'"),
+        ("# \u0441ausal", "a word of two alphabets"),
+        ("x = 'K\u0391'", "a word of two alphabets"),
+        ("x = '\u0434\u0430 \u65e5\u672c gr\u00f6\u00dfer \U0001f680'  # 2\u03c0, \u0394t, 3 \u00d7 4\n\ty = 1", ""),
+    ],
+)
+@pytest.mark.parametrize("name", ["fragments/model/x.py", "targets/x/target.toml", "templates/x.jinja"])
+def test_source_that_does_not_say_what_it_shows(tmp_path, line, said, name):
+    path = tmp_path / name
+    path.parent.mkdir(parents=True)
+    path.write_text(f"# one\n{line}\n")
+    if said and (name.endswith(".py") or "the name" not in said):
+        with pytest.raises(LoomError, match=re.escape(said)) as error:
+            Library.read([tmp_path])
+        assert error.value.where == f"{path}:2" and error.value.remedy
+    else:
+        assert Library.read([tmp_path]).files[name]

@@ -21,7 +21,7 @@ def pieces_of(prompt, tokens):
     return [*map(text.add, tokens), text.end()]
 
 
-@pytest.mark.parametrize("text", ["plain", "größer", "日本語", "👩‍🚀 up", ""])
+@pytest.mark.parametrize("text", ["plain", "größer", "日本語", "👩\u200d🚀 up", ""])
 def test_streamed_text_is_whole_characters(text):
     tokenizer = ByteTokenizer()
     pieces = pieces_of(tokenizer.encode("é:"), tokenizer.encode(text))

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from generator.code.hunks import hunks
 from generator.commands.packages import PackageBuilder
-from generator.disk.built import read_base
-from generator.disk.files import GONE, display_path, kind_of, read_if_file, sha256
+from generator.disk.built import BASE, read_base
+from generator.disk.files import GONE, display_path, kind_of, list_entries, read_if_file, sha256
 from generator.disk.git import find_conflict_mark, find_old_version
 from generator.disk.lock import LOCK, LOCKS, MAP, Combination, read_lock, read_locks
 from generator.disk.project import PACKAGES, Project
@@ -112,6 +112,9 @@ def _check_owned(builder: PackageBuilder, label: str) -> list[Finding]:
     except LoomError as error:
         return [Finding(EDITED, name, error.where or label, error.message, error.remedy or "")]
     count = f"{lines} line{'' if lines == 1 else 's'} changed in {files} file{'' if files == 1 else 's'}"
+    made = {*outputs, MAP, LOCK, BASE}
+    if more := [path for path in list_entries(folder) if path not in made]:
+        count += f", and {_join_reasons(more)} added"
     late = f"; since then {_join_reasons(reasons)}" if (reasons := builder.find_stale_reasons()) else ""
     return [*findings, Finding(OWNED, name, label, f"{count}{late}", f"gen update {name}" if late else "")]
 

@@ -10,13 +10,10 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef
-Texts = dict[str, str]
+from generator.programs.effects import FUNCTIONS, Function, Module, Texts, find_effective, mentioned_names
+
 OPTIMIZED = 1  # flag of a function, whose locals are numbered
 INTROSPECTION = {"locals", "vars", "eval", "exec", "dir"}  # reads the names of locals
-# reads what kind of machine this is, so that tracing elsewhere may give another program
-MACHINE = {"default_backend", "platform", "device_kind", "memory_stats", "process_count", "process_index", "environ"}
 
 
 @dataclass
@@ -120,13 +117,18 @@ def find_host_changes(path: str, before: Texts, after: Texts, traced: Sequence[s
     bound = [{*side.functions, *side.classes, *side.imports} for side in sides]
     # an unchanged line cannot refer to a name that only one side binds
     one_sided = {name for name in bound[0] ^ bound[1] if not hasattr(builtins, name)}
+    modules = [Module(texts.get(path, "")) for texts in (before, after)]
+    effective: set[str] | None = None
     for name in {**old.functions, **new.functions}:
         pair = [side.functions.get(name, []) for side in sides]
         if _function_keys(pair[0]) == _function_keys(pair[1]):
             continue
-        is_traced = all(
-            not functions or (f"{path}:{name}" in keys and not _has_side_effects(functions))
-            for functions, keys in zip(pair, traced, strict=True)
+        effective = find_effective(before) | find_effective(after) if effective is None else effective
+        mentions = [mentioned_names(functions) for functions in pair]
+        # a call of the package's own code that is there on one side alone
+        is_traced = not effective & (mentions[0] ^ mentions[1]) and all(
+            not functions or (f"{path}:{name}" in keys and not any(map(module.has_effect, functions)))
+            for functions, keys, module in zip(pair, traced, modules, strict=True)
         )
         if not is_traced or (name not in one_sided and _header(pair[0]) != _header(pair[1])):
             yield name
@@ -141,15 +143,6 @@ def find_host_changes(path: str, before: Texts, after: Texts, traced: Sequence[s
     yield from sorted({names or "the module" for names, _ in differing})
     if old.statements != new.statements and not differing:
         yield "the order of statements"
-
-
-def _has_side_effects(functions: list[Function]) -> bool:
-    """Returns whether functions set something that no jaxpr shows, or read what kind of machine this is."""
-    nodes = [node for function in functions for node in ast.walk(function)]
-    names = {getattr(node, "id", getattr(node, "attr", "")) for node in nodes}
-    places = [node for node in nodes if isinstance(node, (ast.Attribute, ast.Subscript))]
-    sets = any(not isinstance(node.ctx, ast.Load) for node in places)
-    return sets or bool(names & MACHINE) or any(isinstance(node, ast.Global) for node in nodes)
 
 
 def _function_keys(functions: list[Function]) -> list[tuple]:

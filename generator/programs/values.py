@@ -29,13 +29,14 @@ def main(folder: str, name: str, request: str) -> None:
     """Writes values.npz into the folder.
 
     Args:
-        request: JSON, entry point -> variants; those in fp32 are run, or else the first.
+        request: JSON, entry point -> variants; one of each dtype is run, and all in fp32.
     """
     sys.path.insert(0, folder)
     package, arrays = import_package(name), dict[str, np.ndarray]()
     configs = config_variants(package)
     for entry, variants in json.loads(request).items():
-        for variant in [name for name in variants if configs[name].dtype == "float32"] or variants[:1]:
+        first = {configs[name].dtype: name for name in reversed(variants)}
+        for variant in [name for name in variants if configs[name].dtype == "float32" or name in first.values()]:
             for path, x in _run(package, _reduce(configs[variant]), entry).items():
                 # numpy has no bfloat16 to save
                 arrays[f"{entry}/{path} ({variant})"] = x if x.dtype.kind in "biuf" else x.astype(np.float32)

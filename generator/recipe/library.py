@@ -11,7 +11,7 @@ from pathlib import Path
 
 from generator.errors import LoomError, nearest
 from generator.language.fragment import Fragment, parse_fragment
-from generator.recipe.files import read_text
+from generator.recipe.files import check_characters, read_text
 
 FOLDERS = ("fragments", "templates", "targets")
 _SUFFIXES = (".py", ".toml", ".jinja")
@@ -49,6 +49,7 @@ class Library:
                 if name in seen:
                     raise LoomError(f"also built in, at {seen[name]}", str(path), "Give this file another name.")
                 files[name], seen[name] = read_text(path, str(path)), path
+                check_characters(files[name], str(path))
             builtin |= files.keys() if root == roots[0] else set()
         return cls(files, builtin)
 

@@ -203,6 +203,9 @@ class TestExpected:
         repository.run("own", "two_any")
         said = repository.run(*words, code=1).stdout
         assert "unchecked generated/two_any: is owned by people now (by_hand), so that no check looks at it" in said
+        kept.write_text(ONE)
+        said = repository.run(*words, code=1).stdout
+        assert "unchecked generated/two_any: is new, and owned by people (by_hand)" in said
         kept.write_text(f"{ONE}{TWO}by_hand = true\n")
         assert "owned    generated/two_any: 0 lines changed in 0 files" in repository.run(*words).stdout
 

@@ -30,7 +30,7 @@ class TestOwn:
         repository.replace(ONE, "# up", "# mine")
         repository.replace(ONE, "    y = y + 1\n", "")
         repository.write("generated/one_any/more.py", "mine = 1\n")
-        assert states(repository) == owned("2 lines changed in 1 file")
+        assert states(repository) == owned("2 lines changed in 1 file, and more.py added")
         repository.replace(NET, '"nothing came out"', '"empty"')
         before = repository.package("one_any")
         assert "one_any: owned, left alone" in repository.run("build", "--all").stderr
