@@ -1,10 +1,9 @@
-"""Speed of the data pipeline alone, of llama2_cpu: tokens that count for the loss, in a second, and how long it starts.
+"""Speed of the data pipeline alone, of llama2_cpu: tokens that count for the loss, in a second, and how it starts.
 
-python benchmarks/data.py [--seconds N] [--package FOLDER]      FOLDER holds llama2_cpu, such as one woven earlier
+python benchmarks/data.py [--seconds N] [--package FOLDER] [--rows N ...]    FOLDER holds llama2_cpu, maybe an older one
 
 The corpus is every eighth file of Python's standard library, once and ten times, as JSONL; the tokenizer a BPE of
-32,000 tokens trained on it. Each number is of a process of its own, which says how many processors it kept
-busy meanwhile.
+32,000 tokens trained on it. Each line is of a process of its own; seconds of processors count on a busy machine.
 """
 
 from __future__ import annotations
@@ -21,17 +20,18 @@ from pathlib import Path
 
 GENERATED = Path(__file__).resolve().parents[1] / "generated"
 
-# prints the seconds until all rows are open and until the first batch; tokens/s; processors that were busy
+# prints the seconds until all rows are open and until the first batch, and of the processors for that; tokens/s and
+# per second of a processor; threads
 PIPELINE = """
-import dataclasses, sys, time
+import dataclasses, os, sys, time
 import jax
 from llama2_cpu.config import PRESETS
 from llama2_cpu.data import Batches
-data, tokenizer, seconds = *sys.argv[1:3], float(sys.argv[3])
-sizes = dict(vocab_size=32_000, sequence_length=2048, batch_size=8)
+data, tokenizer, seconds, rows = *sys.argv[1:3], float(sys.argv[3]), int(sys.argv[4])
+sizes = dict(vocab_size=32_000, sequence_length=2048, batch_size=rows)
 config = dataclasses.replace(PRESETS["tiny"], data=data, tokenizer=tokenizer, **sizes)
 mesh = jax.make_mesh((1,), ("x",))
-start = time.perf_counter()
+start, started = time.perf_counter(), time.process_time()
 batches = Batches(config, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec()))
 opened = time.perf_counter()
 next(batches)
@@ -39,8 +39,10 @@ begin, busy, tokens = time.perf_counter(), time.process_time(), 0
 while time.perf_counter() < begin + seconds:
     tokens += next(batches)["weights"].sum()
 spent = time.perf_counter() - begin
-print(opened - start, begin - start, tokens / spent, (time.process_time() - busy) / spent, flush=True)
-import os; os._exit(0)
+threads = len(os.listdir("/proc/self/task"))
+each = tokens / (time.process_time() - busy)
+print(opened - start, begin - start, busy - started, tokens / spent, each, threads, flush=True)
+os._exit(0)
 """
 
 
@@ -78,6 +80,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
     parser.add_argument("--package", type=Path, default=GENERATED, help="the folder that holds llama2_cpu")
+    parser.add_argument("--rows", type=int, nargs="+", default=[8, 1024, 4096], help="of a batch")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -91,11 +94,14 @@ def main() -> None:
                 seconds, corpora[f"prepared, {times} x"] = time.perf_counter() - start, out
                 print(f"prepared {source.stat().st_size / 1e6:.0f} MB in {seconds:.1f} s")
         print(f"load of the machine {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors")
-        print(f"{'data':16} {'open s':>8} {'first batch s':>14} {'Mtokens/s':>10} {'processors busy':>16}")
+        names = f"{'open s':>7} {'first s':>8} {'CPU s':>7} {'Mtok/s':>7} {'Mtok/CPU s':>10} {'threads':>8}"
+        print(f"{'data':16} {'rows':>5} {names}")
         for title, data in corpora.items():
-            found = run(arguments.package, "-c", PIPELINE, data, tokenizer, arguments.seconds)
-            opened, first, speed, busy = map(float, found.split())
-            print(f"{title:16} {opened:8.3f} {first:14.3f} {speed / 1e6:10.2f} {busy:16.2f}", flush=True)
+            for rows in arguments.rows:
+                found = run(arguments.package, "-c", PIPELINE, data, tokenizer, arguments.seconds, rows)
+                opened, first, busy, speed, each, threads = map(float, found.split())
+                times = f"{opened:7.2f} {first:8.2f} {busy:7.2f}"
+                print(f"{title:16} {rows:5} {times} {speed / 1e6:7.2f} {each / 1e6:10.2f} {threads:8.0f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -233,8 +233,8 @@ MUTATIONS = [
     ),
     fragment(
         "checkpoint/checkpoints",
-        "data.set_state(rows, step)",
-        "data.set_state(rows, step + 1)",
+        "data.set_state(place, step)",
+        "data.set_state(place, step + 1)",
         "data goes on from another place",
         "llama2_cpu/tests/test_checkpoint.py",
     ),

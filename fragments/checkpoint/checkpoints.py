@@ -25,7 +25,6 @@ from generator.language.roles import (
     Decoder,
     InputError,
     LazyArray,
-    Rows,
     absolute,
     abstract,
     check_config,
@@ -76,6 +75,10 @@ def changes(old: Config, new: Config) -> str:
 
 def json_checksum(fields: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(fields, sort_keys=True).encode())
+
+
+def save_json(fields: dict[str, Any]) -> ocp.args.JsonSave:
+    return ocp.args.JsonSave(fields | {"checksum": json_checksum(fields)})
 
 
 class LazyArrayHandler(ocp.type_handlers.NumpyHandler):
@@ -129,7 +132,7 @@ class Checkpoints:
         point("Checkpoints.before_save")
         fields = {"architecture": ARCHITECTURE} | dataclasses.asdict(self.config)
         fields |= {name: "given" for name, default in command_line_only().items() if fields[name] != default}
-        items = {"config": ocp.args.JsonSave(fields | {"checksum": json_checksum(fields)})}
+        items = {"config": save_json(fields)}
         for item, tree in trees.items():
             arrays = named_arrays(tree)
             point("Checkpoints.save", arrays, step)
@@ -140,7 +143,9 @@ class Checkpoints:
             save_as = save_lazily if is_imported else ocp.args.StandardSave
             items[item] = save_as({"arrays": arrays, "checksums": sums})
         if data is not None:
-            items["data"] = Rows(data.get_state())
+            place = data.get_state()
+            with point("Checkpoints.data", place, items):
+                items["data"] = save_json(place)
         with point("Checkpoints.write", step, items):
             self.manager.save(step, args=ocp.args.Composite(**items))
 
@@ -159,10 +164,14 @@ class Checkpoints:
         handler = ocp.checkpoint_args.get_registered_handler_cls(arguments)()
         return handler.restore(self.directory / str(step) / item, args=arguments)
 
-    def read_config(self, step: int) -> Config:
-        fields = dict(self.read(step, "config", ocp.args.JsonRestore()))
+    def read_json(self, step: int, item: str) -> dict[str, Any]:
+        fields = dict(self.read(step, item, ocp.args.JsonRestore()))
         if fields.pop("checksum", None) not in (None, json_checksum(fields)):
-            raise ValueError("config is not what was saved, by its checksum")
+            raise ValueError(f"{item} is not what was saved, by its checksum")
+        return fields
+
+    def read_config(self, step: int) -> Config:
+        fields = self.read_json(step, "config")
         there = fields.pop("architecture", ARCHITECTURE)
         known = {f.name: f.default for f in dataclasses.fields(Config)}
         needed = {name for name, default in known.items() if default is dataclasses.MISSING}
@@ -211,14 +220,13 @@ class Checkpoints:
 
     def read_step(
         self, step: int, targets: Callable[[Config], dict[str, Any]], data: Batches | None
-    ) -> tuple[Config, dict[int, Any], dict[str, tuple]]:
-        """Returns a step's Config, its states of rows, and by item the abstract tree, arrays and saved checksums."""
+    ) -> tuple[Config, dict[str, Any] | None, dict[str, tuple]]:
+        """Returns a step's Config, the state of data, and by item the abstract tree, arrays and saved checksums."""
         config = self.read_config(step)
         trees = {item: tree for item, tree in targets(config).items() if step > 0 or item == "model"}
-        rows = self.read(step, "data", Rows()) if data and step > 0 else {}
-        if data and step > 0 and len(rows) != config.batch_size:
-            raise ValueError(f"data has {len(rows)} rows of {config.batch_size}")
-        return config, rows, {item: (tree, *self.read_arrays(step, item, tree)) for item, tree in trees.items()}
+        with point("Checkpoints.read_data", self, step, config, data):
+            place = self.read_json(step, "data") if data and step > 0 else None
+        return config, place, {item: (tree, *self.read_arrays(step, item, tree)) for item, tree in trees.items()}
 
     def fill(self, step: int, items: dict[str, tuple]) -> dict[str, Any]:
         """Returns the trees of `read_step` with arrays; raises ValueError if these are damaged or not finite."""
@@ -255,7 +263,7 @@ class Checkpoints:
         with point("Checkpoints.newest", steps, targets, data):
             step = max(steps)
             try:
-                config, rows, items = self.read_step(step, targets, data)
+                config, place, items = self.read_step(step, targets, data)
                 trees = self.fill(step, items)
             except InputError:
                 raise
@@ -263,8 +271,8 @@ class Checkpoints:
                 reason = " ".join(str(error).partition(" [")[0].split())  # TensorStore adds a specification in brackets
                 problem = f"{self.directory / str(step)} cannot be read: {reason}"
                 raise InputError(f"{problem}: mend it, or remove it to go on from the one before") from None
-        if rows:
-            data.set_state(rows, step)
+        if place:
+            data.set_state(place, step)
         point("Checkpoints.found")
         return step, config, trees
 

@@ -56,11 +56,11 @@ def _(self, steps):
 
 
 @splice("Checkpoints.newest")
-def _(self, steps, targets, data, step, config, rows, trees):
-    step, config, rows, trees, damaged = -1, None, None, None, []
+def _(self, steps, targets, data, step, config, place, trees):
+    step, config, place, trees, damaged = -1, None, None, None, []
     while trees is None and (step := agree(max(steps.difference(damaged), default=-1))) >= 0:
         try:
-            config, rows, found = on_all_processes(lambda: self.read_step(step, targets, data), WAITS)
+            config, place, found = on_all_processes(lambda: self.read_step(step, targets, data), WAITS)
             trees = self.fill(step, found)
         except (Damage, ValueError) as raised:
             how = raised if isinstance(raised, Damage) else f"is damaged: {raised}"

@@ -16,6 +16,7 @@ from generator.language.roles import (
     Config,
     InputError,
     load_tokenizer,
+    open_counted,
     open_documents,
     open_files,
     prepare,
@@ -70,8 +71,8 @@ def chats() -> Chats | None:
 
 
 @splice("open_pieces.documents", before="prepared")
-def _(config, path, texts, documents, chats):
-    texts = open_documents(path, config.text_field)
+def _(config, path, texts, counts, documents, chats):
+    texts, counts = open_counted(path, config.text_field)
     documents = texts.map(chats)
 
 
@@ -86,7 +87,7 @@ def _(path):
     raise InputError(f"data {path}: {problem}: give longer ones, or another --loss-on")
 
 
-@splice("Sequences.weights")
+@splice("join_pieces.weights")
 def _():
     pass
 

@@ -1,7 +1,7 @@
 """Mixtures of several sources of documents, each with a weight and its own epochs.
 
-Written as "0.7:A,0.3:B". Every row has documents by weight, to a hundredth of the smallest; an evaluation ends
-when the first source ends.
+Written as "0.7:A,0.3:B". Documents come by weight, to a hundredth of the smallest. A pass over a mixture
+ends when the first source ends.
 """
 
 import re
@@ -9,7 +9,7 @@ import re
 import grain
 
 from generator.language import requires, splice
-from generator.language.roles import InputError, find_files, open_pieces, read_description
+from generator.language.roles import InputError, find_files, open_pieces, read_description, repeat
 
 requires("data/prepared")
 
@@ -26,15 +26,16 @@ def split_mixture(data: str) -> list[tuple[float, str]]:
     return found
 
 
-@splice("make_datasets.orders")
-def _(config, data, tokenizer, split, rows, seed, orders):
+@splice("open_source.pieces")
+def _(config, data, tokenizer, split, source):
     weights, paths = zip(*split_mixture(data), strict=True)
-    sources = [open_pieces(config, path, tokenizer, split) for path in paths]
-    orders = [grain.MapDataset.mix(sources, weights)]
-    if split == "train":
-        endless = [source.seed(seed).shuffle().repeat() for source in sources]
-        dealt = [[source[row :: config.batch_size] for source in endless] for row in rows]
-        orders = [grain.MapDataset.mix(parts, weights) for parts in dealt]
+    source = grain.MapDataset.mix([open_pieces(config, path, tokenizer, split) for path in paths], weights)
+
+
+@splice("Batches.order")
+def _(self, seed, order):
+    weights = [weight for weight, _ in split_mixture(self.config.data)]
+    order = grain.MapDataset.mix([repeat(source, seed) for source in self.source.parents], weights)
 
 
 @splice("fingerprint.sources")

@@ -63,7 +63,7 @@ def _(config, path, split, i, tokens, found):
         proceed()
 
 
-@splice("Sequences.sizes")
+@splice("join_pieces.sizes")
 def _(pieces, sizes):
     sizes = [size for piece in pieces for size in piece.pop("sizes", [len(piece["tokens"])])]
 

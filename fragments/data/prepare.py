@@ -66,7 +66,7 @@ def write_shard(
     Returns the number of its documents, of rows that its files leave out (counted for their first part only),
     and, by special token, of its documents that hold the text of that token.
     """
-    (documents, left_out), tokenizer = last_opened(files, field), load_tokenizer(name, special)
+    (documents, left_out, _), tokenizer = last_opened(files, field), load_tokenizer(name, special)
     dtype, names, found = token_type(tokenizer), special_texts(tokenizer), collections.Counter[str]()
     numbers = range(len(documents) * part // parts, len(documents) * (part + 1) // parts)
     point("write_shard.start", path, tokenizer, name)

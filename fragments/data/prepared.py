@@ -86,7 +86,7 @@ def _(data, files):
 
 
 @splice("open_pieces.documents")
-def _(config, path, tokenizer, texts, documents):
-    texts, documents = [], open_tokens(path, tokenizer)
+def _(config, path, tokenizer, texts, counts, documents):
+    texts, counts, documents = [], [], open_tokens(path, tokenizer)
     if documents is None:
         proceed()

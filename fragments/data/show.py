@@ -1,12 +1,23 @@
 """Command line: a picture of one batch."""
 
 import dataclasses
+import itertools
 from pathlib import Path
 
 import tyro
 
 from generator.language import requires
-from generator.language.roles import PRESETS, Config, batch_page, check_config, load_tokenizer, make_datasets
+from generator.language.roles import (
+    PRESETS,
+    Config,
+    Sequences,
+    batch_page,
+    check_config,
+    join_pieces,
+    load_tokenizer,
+    open_source,
+    repeat,
+)
 
 requires("batch_page", "data/chat_data")
 
@@ -21,6 +32,8 @@ def show(config: tyro.conf.OmitArgPrefixes[Config] = PRESETS["tiny"], out: str =
     tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
     config = dataclasses.replace(config, vocab_size=max(config.vocab_size, tokenizer.vocab_size))
     check_config(config)
-    rows = [next(row) for row in make_datasets(config, "train", range(config.batch_size), config.seed)]
+    order = repeat(open_source(config, "train"), config.seed)
+    packed = itertools.islice(Sequences(order, config.sequence_length), config.batch_size)
+    rows = [join_pieces(pieces, config.sequence_length) for pieces in packed]
     Path(out).expanduser().write_text(batch_page(rows, tokenizer, config.data), encoding="utf-8")
     print(f"{len(rows)} sequences of {config.data}: {out}")

@@ -40,18 +40,24 @@ def find_files(data: str) -> list[Path]:
     return files
 
 
-def open_files(files: Sequence[Path], field: str) -> tuple[grain.MapDataset, int]:
-    """Returns the documents of all files, in the order of the files, and how many null rows are left out."""
+def open_files(files: Sequence[Path], field: str) -> tuple[grain.MapDataset, int, list[int]]:
+    """Returns the documents of all files, how many null rows are left out, and how many documents each file has."""
     open_file.cache_clear()
     point("open_files.start")
     opened = [open_by_format(path, field) for path in files]
     parts = [grain.MapDataset.range(documents.count).map(documents.read) for documents in opened]
-    return grain.MapDataset.concatenate(parts), sum(documents.left_out for documents in opened)
+    counts = [documents.count for documents in opened]
+    return grain.MapDataset.concatenate(parts), sum(documents.left_out for documents in opened), counts
 
 
 @functools.cache  # training and evaluation share it
-def open_documents(data: str, field: str = "text") -> grain.MapDataset:
-    documents, left_out = open_files(find_files(data), field)
+def open_counted(data: str, field: str) -> tuple[grain.MapDataset, list[int]]:
+    """Returns the documents of files, and how many each file has."""
+    documents, left_out, counts = open_files(find_files(data), field)
     if left_out:
         print(f"data {data}: {left_out:,} rows without a text (null) are left out", file=sys.stderr)
-    return documents
+    return documents, counts
+
+
+def open_documents(data: str, field: str = "text") -> grain.MapDataset:
+    return open_counted(data, field)[0]

@@ -48,11 +48,11 @@ class Config:
     scale_advantages: bool = True  # whether a group's advantages are divided by their standard deviation
 
 
-@splice("Batches.states")
-def _(states, step):
-    if "round" in states[0]:
+@splice("Batches.state")
+def _(state, step):
+    if "sequences" not in state:
         remedy = "give it again, or export the weights, and import them into a new --checkpoint-dir"
-        raise InputError(f"step {step} is of --objective grpo: {remedy}")
+        raise InputError(f"step {step} is of --objective grpo, or of an earlier release: {remedy}")
 
 
 @splice("check_config.together")
@@ -231,6 +231,11 @@ class Rollouts(Batches):
             point("Rollouts.row", self, batch, row, first, end, found)
         return batch
 
+    def epoch(self) -> float:
+        """Returns how often the prompts have come."""
+        config = self.config
+        return self.round * config.batch_size * config.batches_per_rollout / config.group_size / len(self.prompts)
+
     def get_state(self) -> dict[int, Any]:
         """Returns the state of each row: the round, and what waits of it."""
         known = {"documents": self.documents, "round": self.round}
@@ -241,9 +246,10 @@ class Rollouts(Batches):
         point("Rollouts.state", self, states)
         return states
 
-    def set_state(self, states: dict[int, Any], step: int) -> None:
+    def set_state(self, states: dict[str, Any], step: int) -> None:
         """Resumes from the states of all rows after a step. Raises InputError if their data is not allowed."""
-        if "round" not in states[0] or len(states) != self.config.batch_size:
+        states = {int(row): state for row, state in states.items() if str(row).isdecimal()}
+        if len(states) != self.config.batch_size or "round" not in states[0]:
             remedy = "give these again, or export the weights, and import them into a new --checkpoint-dir"
             raise InputError(f"step {step} is of another --objective or --batch-size: {remedy}")
         if states[0]["documents"] != self.documents and not self.config.allow_other_data:

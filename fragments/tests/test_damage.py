@@ -71,7 +71,7 @@ DAMAGES = {
     "a name in the config changed": lambda step: change_config(step, '"heads":', '"headz":'),
     "a value in the config changed": lambda step: change_config(step, '"seed":0,', '"seed":1,'),
     "structure cut": lambda step: cut(step / "training" / "_METADATA"),
-    "data cut": lambda step: cut(next((step / "data").glob("rows-*"))),
+    "data cut": lambda step: cut(step / "data" / "metadata"),
 }
 
 

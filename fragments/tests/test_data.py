@@ -1,12 +1,12 @@
 """From files to batches, against the documents themselves."""
 
-import collections
 import dataclasses
 import importlib
 import itertools
 import json
-import math
+import threading
 import types
+from collections.abc import Iterator
 
 import jax
 import numpy as np
@@ -19,10 +19,10 @@ from generator.language.roles import (
     TEXTS,
     Batches,
     InputError,
-    Rows,
+    Sequences,
     held_out_batches,
-    make_datasets,
     open_documents,
+    open_source,
     write_jsonl,
 )
 
@@ -103,7 +103,7 @@ def equal(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
 
 def test_packed_sequences_hold_the_documents(tmp_path):
     batches = evaluation(make_config(write_jsonl(tmp_path)))
-    assert sorted(segments(batches)) == sorted(pieces(TEXTS[::50], 64))
+    assert sorted(segments(batches)) == sorted(pieces(TEXTS[-3:], 64))
     for batch in batches:
         assert {name: (x.shape, x.dtype.name) for name, x in batch.items()} == {
             "tokens": ((4, 64), "int32"),
@@ -123,7 +123,7 @@ def test_packed_sequences_hold_the_documents(tmp_path):
 def test_training_goes_through_all_documents_in_another_order_each_epoch(tmp_path, monkeypatch):
     monkeypatch.setattr(pipeline, "PACKING_BINS", 1)  # sequences then come in the order of the documents
     config = make_config(write_jsonl(tmp_path), batch_size=1)
-    trained = [text for i, text in enumerate(TEXTS) if i % 50]
+    trained = TEXTS[:-3]
 
     def order(config) -> list[list[int]]:
         """Returns the first piece of each document."""
@@ -145,16 +145,54 @@ def test_little_is_padding(monkeypatch):
     assert np.mean([batch["weights"] for batch in batches]) > 0.98
 
 
-@pytest.mark.parametrize(("count", "rows"), [(120, 4), (120, 13), (5, 8)])
-def test_each_document_is_dealt_to_one_row_in_each_epoch(tmp_path, monkeypatch, count, rows):
-    monkeypatch.setattr(pipeline, "PACKING_BINS", 1)
-    config, epochs = make_config(write_jsonl(tmp_path, TEXTS[:count]), batch_size=rows, eval_share=0.0), 4
-    seen = collections.Counter()
-    for row, dataset in enumerate(make_datasets(config, "train", range(rows))):
-        sequences = ({name: values[None] for name, values in sequence.items()} for sequence in dataset)
-        documents = (bytes(tokens[1:]) for s in sequences for tokens, _ in segments([s]) if tokens[0] == 256)
-        seen.update(itertools.islice(documents, len(range(row, epochs * count, rows))))
-    assert seen == {text.encode()[:63]: epochs for text in TEXTS[:count]}
+class Order(list):
+    """Stands for documents in an order, which reads them without threads."""
+
+    def __getitem__(self, place):
+        return Order(super().__getitem__(place)) if isinstance(place, slice) else super().__getitem__(place)
+
+    def to_iter_dataset(self, _) -> Iterator:
+        return iter(self)
+
+
+def test_each_document_comes_once_before_any_comes_again(monkeypatch):
+    """Packs 1,000 random corpora; a run that is resumed anywhere goes on with the same sequences."""
+    rng = np.random.default_rng(0)
+    for corpus in range(1000):
+        monkeypatch.setattr(pipeline, "PACKING_BINS", int(rng.integers(1, 20)))
+        length, sizes = int(rng.integers(1, 40)), rng.integers(0, 60, rng.integers(1, 20)) * (rng.random() < 0.9) + 1
+        parts = [[min(length, size - start) for start in range(0, size, length)] for size in sizes]
+        marks = [[{"tokens": np.full(size, 64 * i + n)} for n, size in enumerate(x)] for i, x in enumerate(parts)]
+        documents, count = marks + [[]] * int(rng.integers(3)), sum(map(len, marks))
+        shuffled = [rng.permutation(len(documents)) for _ in range(4)]
+        order = Order((n == 0, documents[i]) for numbers in shuffled for n, i in enumerate(numbers))
+        sequences = Sequences(order, length)
+        found, stop = [], int(rng.integers(1, 3 * count + 1))
+        while len(found) < stop:
+            found += [piece["tokens"] for piece in next(sequences)]
+        resumed = Sequences(order, length)
+        resumed.set_state(json.loads(json.dumps(sequences.get_state())))
+        while len(found) < 3 * count:
+            one, other = next(sequences), next(resumed)
+            assert [piece["tokens"].tolist() for piece in one] == [piece["tokens"].tolist() for piece in other]
+            found += [piece["tokens"] for piece in one]
+        ids = [int(tokens[0]) for tokens in found]
+        wanted = sorted(int(piece["tokens"][0]) for x in marks for piece in x)
+        for epoch in range(3):
+            assert sorted(ids[epoch * count : (epoch + 1) * count]) == wanted, (corpus, epoch)
+
+
+@pytest.mark.parametrize(("count", "before", "after"), [(120, 4, 13), (120, 8, 1), (5, 8, 3), (60, 1, 64)])
+def test_another_batch_size_goes_on_with_the_rest_of_the_epoch(tmp_path, count, before, after):
+    config, epochs = make_config(write_jsonl(tmp_path, TEXTS[:count]), batch_size=before, eval_share=0.0), 3
+    (first,), wanted = make_batches(config), pieces(TEXTS[:count], 64)
+    found = segments(take(first, 3))
+    (later,) = make_batches(dataclasses.replace(config, batch_size=after))
+    later.set_state(first.get_state(), 3)
+    while later.epoch() < epochs:
+        found += segments(take(later, 1))
+    for epoch in range(epochs):
+        assert sorted(found[epoch * len(wanted) : (epoch + 1) * len(wanted)]) == sorted(wanted)
 
 
 @pytest.mark.parametrize("consumed", [0, 1, 5, 70])  # 70 batches are more than two epochs
@@ -168,15 +206,12 @@ def test_any_number_of_processes_goes_on_with_the_same_batches(tmp_path, consume
     four = make_batches(config, processes=4, rows_shared_by=2)
     for data in four:
         take(data, consumed)
-    states = {}
     for data in pair:
-        assert not set(states) & set(data.get_state())
-        states |= data.get_state()
-    assert states == alone.get_state() == four[0].get_state() | four[2].get_state()
-    assert four[1].get_state() == four[3].get_state() == {}  # their rows are kept by the process before
+        states = data.get_state()
+        assert states == alone.get_state() == four[0].get_state() == four[3].get_state()
     with orbax.checkpoint.CheckpointManager(tmp_path / "checkpoints") as manager:
-        manager.save(1, args=orbax.checkpoint.args.Composite(data=Rows(states)))
-        states = manager.restore(1, args=orbax.checkpoint.args.Composite(data=Rows()))["data"]
+        manager.save(1, args=orbax.checkpoint.args.Composite(data=orbax.checkpoint.args.JsonSave(states)))
+        states = manager.restore(1)["data"]
     whole = take(alone, 10)
     for processes, shared in (1, 1), (2, 1), (2, 2), (4, 1), (4, 2):
         job = make_batches(config, processes, shared)
@@ -203,39 +238,31 @@ def test_other_data_is_refused_unless_it_is_allowed(tmp_path, capsys):
         assert f"warning: --data {data}" in capsys.readouterr().err
 
 
-def test_another_batch_size_goes_on_in_a_new_order(tmp_path, capsys):
-    config = make_config(write_jsonl(tmp_path))
-    states = make_batches(config)[0].get_state()
-    first, again, later = (make_batches(dataclasses.replace(config, batch_size=2))[0] for _ in range(3))
-    fresh = take(make_batches(dataclasses.replace(config, batch_size=2))[0], 3)
-    first.set_state(states, 7)
-    assert capsys.readouterr().out == "batch_size was 4: the documents come in a new order from here on\n"
-    batches = take(first, 3)
-    assert not any(map(equal, batches, fresh))
-    again.set_state(states, 7)
-    assert all(map(equal, batches, take(again, 3)))
-    later.set_state(first.get_state(), 10)  # the new order is kept
-    assert all(map(equal, take(first, 3), take(later, 3)))
+def test_sequences_of_another_length_lose_no_document(tmp_path):
+    """Those that were begun are read again."""
+    config = make_config(write_jsonl(tmp_path), eval_share=0.0)
+    (first,) = make_batches(config)
+    found = {bytes(tokens[1:]) for tokens, _ in segments(take(first, 20)) if tokens[0] == 256}
+    (later,) = make_batches(dataclasses.replace(config, sequence_length=512))
+    later.set_state(first.get_state(), 20)
+    while later.epoch() < 1:
+        found |= {bytes(tokens[1:])[:63] for tokens, _ in segments(take(later, 1))}
+    assert found == {text.encode()[:63] for text in TEXTS}
 
 
-def test_the_first_batch_reads_what_it_needs(monkeypatch):
-    """Reads up to the first piece that does not fit; later, too, few sequences wait, and none forever."""
+def test_few_sequences_wait_and_none_forever(monkeypatch):
     monkeypatch.undo()
     (data,) = make_batches(dataclasses.replace(PRESETS["tiny"], batch_size=8))
-    take(data, 1)
-    for state in data.get_state().values():
-        assert [len(sequence) for sequence in state["stream"]["waiting"]] == [1]
-    take(data, 299)
-    for state in data.get_state().values():
-        waiting = state["stream"]["waiting"]
-        assert len(waiting) == pipeline.PACKING_BINS <= 16
-        begun = state["stream"]["next"][0]  # number of the next document
-        assert begun and min(sequence[0][0] for sequence in waiting) > 0
+    take(data, 300)
+    waiting = data.get_state()["sequences"]["waiting"]
+    assert len(waiting) == pipeline.PACKING_BINS <= 32
+    begun = data.get_state()["sequences"]["next"][0]  # number of the next document
+    assert begun and min(places[0][0] for places in waiting) > 0
 
 
 def test_processes_share_the_documents(tmp_path):
     config = make_config(write_jsonl(tmp_path))
-    trained = [text for i, text in enumerate(TEXTS) if i % 50]
+    trained = TEXTS[:-3]
     batches = take(*make_batches(config), 120)
     assert batches[0]["tokens"].shape == (4, 64)
     found = segments(batches)
@@ -245,14 +272,10 @@ def test_processes_share_the_documents(tmp_path):
 def test_evaluation_is_the_same_over_any_processes(tmp_path):
     config = make_config(write_jsonl(tmp_path), eval_share=0.3, eval_batches=100)
     whole = evaluation(config)
-    assert sorted(segments(whole)) == sorted(pieces([t for i, t in enumerate(TEXTS) if is_held_out(i, 0.3)], 64))
+    assert sorted(segments(whole)) == sorted(pieces(TEXTS[-36:], 64))
     parts = [held_out_batches(config, rows) for rows in ([0], [1, 2], [3])]
     for batches, batch in zip(zip(*parts, strict=True), whole, strict=True):
         assert equal({name: np.concatenate([b[name] for b in batches]) for name in batch}, batch)
-
-
-def is_held_out(number: int, share: float) -> bool:
-    return math.ceil(number * share) < math.ceil((number + 1) * share)
 
 
 def test_what_is_held_out_is_chosen(tmp_path):
@@ -268,10 +291,38 @@ def test_what_is_held_out_is_chosen(tmp_path):
     own = make_config(data, eval_data=other)
     assert sorted(segments(evaluation(own))) == sorted(pieces(["one", "two"], 64)) and trained(own) == set(range(120))
     half = make_config(data, eval_share=0.5)
-    assert trained(half) == set(range(1, 120, 2))
-    assert sorted(segments(evaluation(half))) == sorted(pieces(TEXTS[::2], 64))
+    assert trained(half) == set(range(60))
+    assert sorted(segments(evaluation(half))) == sorted(pieces(TEXTS[60:], 64))
 
 
 def test_of_many_documents_ten_thousand_are_held_out(tmp_path):
     data = write_jsonl(tmp_path, [str(i) for i in range(20_010)])
-    assert len(make_datasets(make_config(data, eval_share=0.5), "eval")[0].order) == 10_000
+    assert len(open_source(make_config(data, eval_share=0.5), "eval")) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("sizes", "share", "held_out"),
+    [([3] * 40, 0.1, 12), ([3] * 40, 0.02, 3), ([1] * 100, 0.1, 10), ([100], 0.02, 2), ([9, 1, 90], 0.1, 10)],
+)
+def test_whole_files_are_held_out_or_the_end_of_a_long_one(tmp_path, sizes, share, held_out):
+    """Of texts of so many pieces; the last ones in the order of their names."""
+    for i, size in enumerate(sizes):
+        (tmp_path / f"{i:03}.txt").write_text(f"file {i:04}\n" * (size * 6500 - 100))
+    config = make_config(str(tmp_path), eval_share=share)
+    train, held = (
+        [source[i] for i in range(len(source))] for source in (open_source(config, x) for x in ("train", "eval"))
+    )
+    assert len(held) == held_out and len(train) == sum(sizes) - held_out
+    names = [{bytes(pieces[1]["tokens"].tolist()).split(b"file ")[1][:4] for pieces in x} for x in (train, held)]
+    assert len(sizes) in (1, 3) or not names[0] & names[1]
+    assert max(names[0]) <= min(names[1])
+
+
+def test_threads_do_not_grow_with_rows():
+    counts = []
+    for rows in 8, 256:
+        (data,) = make_batches(dataclasses.replace(PRESETS["tiny"], batch_size=rows, sequence_length=32))
+        before = threading.active_count()
+        next(data)
+        counts.append(threading.active_count() - before)
+    assert counts[1] <= counts[0] <= 20

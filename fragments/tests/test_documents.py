@@ -13,9 +13,9 @@ from generator.language.roles import (
     InputError,
     find_files,
     load_tokenizer,
-    make_datasets,
     open_documents,
     open_file,
+    read_sequences,
     write_jsonl,
 )
 
@@ -101,8 +101,8 @@ def test_unusable_files_are_named(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     config = make_config(str(tmp_path / name))
     with pytest.raises(InputError, match=message) as caught:
-        list(make_datasets(config, "eval")[0])
-        next(iter(make_datasets(config, "train")[0]))
+        list(read_sequences(config, "eval"))
+        next(iter(read_sequences(config, "train")))
     assert "\n" not in str(caught.value)
 
 

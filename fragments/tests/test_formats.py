@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from array_record.python.array_record_module import ArrayRecordWriter
 
-from generator.language.roles import TEXTS, InputError, find_files, open_documents, write_jsonl
+from generator.language.roles import TEXTS, InputError, find_files, open_counted, open_documents, write_jsonl
 
 
 def read_all(data: str, field: str = "text") -> list[str]:
@@ -107,7 +107,7 @@ def test_a_compressed_text_is_cut_as_it_is_and_a_damaged_one_is_named(tmp_path, 
     content = packed.read_bytes()
     for damaged in content[: len(content) // 2], b"no archive", content[:40] + b"xxxx" + content[44:]:
         packed.write_bytes(damaged)
-        open_documents.cache_clear()
+        open_counted.cache_clear()
         with pytest.raises(InputError, match=rf"b\.txt{suffix}: cannot be unpacked: .*: fetch it again"):
             open_documents(str(packed))
 

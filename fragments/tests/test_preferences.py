@@ -1,6 +1,7 @@
 """Pairs of answers: as tokens, in batches, in losses against plain sums; what is refused."""
 
 import dataclasses
+import itertools
 import json
 import math
 
@@ -22,10 +23,10 @@ from generator.language.roles import (
     assert_same,
     load_tokenizer,
     log_odds,
-    make_datasets,
     make_mesh,
     open_documents,
     preference_loss,
+    read_sequences,
     refused_prepare,
     run_prepare,
     save_chat_tokenizer,
@@ -114,8 +115,8 @@ def make_batches(config) -> Batches:
 
 def test_pairs_stay_together_in_batches(config, tmp_path, capsys):
     TOLD.clear()
-    tokenizer, batches, seen = load_tokenizer(config.tokenizer), make_batches(config), set()
-    for row in (next(batches.streams[i % 2]) for i in range(40)):
+    tokenizer, seen = load_tokenizer(config.tokenizer), set()
+    for row in itertools.islice(read_sequences(config, "train"), 40):
         pairs = np.arange(1, row["segment_ids"].max() + 1).reshape(-1, 2)
         for pair in pairs:
             within = [row["segment_ids"] == segment for segment in pair]
@@ -128,10 +129,10 @@ def test_pairs_stay_together_in_batches(config, tmp_path, capsys):
     assert whole == {("yes " * (i % 3 + 1), "no " * (i % 2 + 1)) for i in range(6)}
     # of 64 targets: 8 and eos, so that 55 are left; or half for each
     assert {(len(chosen), len(rejected)) for chosen, rejected in seen - whole} == {(8, 55), (32, 32)}
-    dropped = make_datasets(dataclasses.replace(config, long_chats="drop"), "train")[0]
+    dropped = read_sequences(dataclasses.replace(config, long_chats="drop"), "train")
     assert all(next(dropped)["segment_ids"].max() <= 12 for _ in range(9))
     with pytest.raises(InputError, match=r"a chat of .* tokens, more than --sequence-length 64"):
-        refusing = make_datasets(dataclasses.replace(config, long_chats="refuse"), "train")[0]
+        refusing = read_sequences(dataclasses.replace(config, long_chats="refuse"), "train")
         [next(refusing) for _ in range(9)]
     ended = run_prepare(config.data, tmp_path / "out", "--tokenizer", config.tokenizer, "--workers=1")
     assert ended.returncode == 0 and "13 documents" in ended.stdout, ended.stderr

@@ -17,8 +17,8 @@ from generator.language.roles import (
     InputError,
     fallback,
     load_tokenizer,
-    make_datasets,
     plain_bytes,
+    read_sequences,
     save_as_transformers_does,
     write_jsonl,
 )
@@ -47,7 +47,7 @@ def test_special_tokens_in_documents_are_text_unless_asked_for(asked, tmp_path, 
     assert all((2 in tokenizer.encode_prompt(text)) == ("</s>" in text) for text in texts)
     data = write_jsonl(tmp_path / "data", [*texts, *["a"] * 100, "</s>"])
     settings = dict(data=data, tokenizer=path, special_tokens=asked, vocab_size=tokenizer.vocab_size)
-    make_datasets(dataclasses.replace(PRESETS["tiny"], **settings), "train")
+    read_sequences(dataclasses.replace(PRESETS["tiny"], **settings), "train")
     said = "special tokens in documents: of the first 100 documents: </s> in 2; there they are text"
     assert (said in capsys.readouterr().err) != asked
 
@@ -104,7 +104,7 @@ def test_tokenizer_json_round_trip(tmp_path, tokenizer_json):
         ids = tokenizer.encode(text)
         assert not {0, 1} & set(ids) and tokenizer.decode([0, *ids, 1]) == text
     settings = dict(data=write_jsonl(tmp_path / "data"), tokenizer=str(tokenizer_json), vocab_size=300)
-    row = next(make_datasets(dataclasses.replace(PRESETS["tiny"], **settings), "eval")[0])
+    row = next(read_sequences(dataclasses.replace(PRESETS["tiny"], **settings), "eval"))
     assert tokenizer.decode(row["tokens"][row["segment_ids"] == 1]) in TEXTS
 
 
@@ -148,7 +148,7 @@ def test_what_does_not_fit_is_named(tmp_path, tokenizer_json):
     def refused(**fields) -> str:
         config = dataclasses.replace(PRESETS["tiny"], **dict(data=data, vocab_size=300, sequence_length=64) | fields)
         with pytest.raises(InputError) as caught:
-            make_datasets(config, "train")
+            read_sequences(config, "train")
         assert "\n" not in str(caught.value)
         return str(caught.value)
 

@@ -76,7 +76,7 @@ def train(config: Config) -> None:
         stack.enter_context(jax.set_mesh(mesh))
         checkpoints = Checkpoints(directory, config)
         step, state, is_restored = restore_or_create(config, mesh, checkpoints, data)
-        point("train.restored", state)
+        point("train.restored", config, mesh, step, state, data, checkpoints)
         if step >= config.steps:
             print(f"all {config.steps} steps are done: give more --steps to train on")
             return
@@ -109,6 +109,7 @@ def train(config: Config) -> None:
             with point("train.step", compiled_step, state, batch, step, config):
                 state, metrics = compiled_step(state, batch)
             step += 1
+            metrics["train/epoch"] = data.epoch()
             point("train.after_step", step, metrics, data=data)
             if pending:
                 monitor.step(*pending)

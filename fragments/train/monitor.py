@@ -84,7 +84,8 @@ class Monitor:
         if self.skipped > self.config.max_skipped:
             raise InputError(f"no finite gradients in {self.skipped:.0f} steps up to {step}: lower --learning-rate")
         full, causal = (speed * flops_per_token(self.config, causal) / self.peak for causal in (False, True))
-        text = f"loss {values['train/loss']:.4f} {speed:,.0f} tokens/s MFU {full:.1%} full {causal:.1%} causal"
+        text = f"epoch {values['train/epoch']:.2f} loss {values['train/loss']:.4f}"
+        text += f" {speed:,.0f} tokens/s MFU {full:.1%} full {causal:.1%} causal"
         point("Monitor.text", text, values)
         with point("Monitor.show", step, text, now):
             if now - self.printed > 10 or step == self.config.steps:

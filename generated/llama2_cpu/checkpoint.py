@@ -6,7 +6,7 @@
 
 DIR/STEP/model     the parameters, by their paths
 DIR/STEP/training  the step and the optimizer's state; not there in imported weights, which are step 0
-DIR/STEP/data      how far each row of the batch has read its data
+DIR/STEP/data      how far the data has been read
 DIR/STEP/config    the Config, as JSON, and the architecture
 
 DIR is a path, gs://... or s3://.... What is damaged, or not finite, is put aside as DIR/damaged-STEP-..., and the step
@@ -91,14 +91,14 @@ class RowsHandler(ocp.CheckpointHandler):
             text = json.dumps(args.states)
             (directory / f"rows-{min(args.states)}.json").write_text(f"{text}\n{zlib.crc32(text.encode())}")
 
-    def restore(self, directory: epath.Path, args: "Rows") -> dict[int, Any]:
+    def restore(self, directory: epath.Path, args: "Rows") -> dict[str, Any]:
         states = {}
         for path in directory.glob("rows-*.json"):
             text, _, checksum = path.read_text().partition("\n")
             if checksum != str(zlib.crc32(text.encode())):
                 raise ValueError(f"{path} is not what was saved, by its checksum")
             states |= json.loads(text)
-        return {int(row): state for row, state in states.items()}
+        return states
 
 
 @ocp.args.register_with_handler(RowsHandler, for_save=True, for_restore=True)
@@ -142,6 +142,10 @@ def changes(old: Config, new: Config) -> str:
 
 def json_checksum(fields: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(fields, sort_keys=True).encode())
+
+
+def save_json(fields: dict[str, Any]) -> ocp.args.JsonSave:
+    return ocp.args.JsonSave(fields | {"checksum": json_checksum(fields)})
 
 
 class LazyArrayHandler(ocp.type_handlers.NumpyHandler):
@@ -197,7 +201,7 @@ class Checkpoints:
         on_all_processes(check_lock, WAITS)
         fields = {"architecture": ARCHITECTURE} | dataclasses.asdict(self.config)
         fields |= {name: "given" for name, default in command_line_only().items() if fields[name] != default}
-        items = {"config": ocp.args.JsonSave(fields | {"checksum": json_checksum(fields)})}
+        items = {"config": save_json(fields)}
         for item, tree in trees.items():
             arrays = named_arrays(tree)
             sums, finite = checksums(arrays)
@@ -207,7 +211,11 @@ class Checkpoints:
             save_as = save_lazily if is_imported else ocp.args.StandardSave
             items[item] = save_as({"arrays": arrays, "checksums": sums})
         if data is not None:
-            items["data"] = Rows(data.get_state())
+            place = data.get_state()
+            if all(isinstance(name, int) for name in place):
+                items["data"] = Rows(place)
+            else:
+                items["data"] = save_json(place)
         on_all_processes(lambda: self.manager.save(step, args=ocp.args.Composite(**items)))
 
     def close(self) -> None:
@@ -227,10 +235,14 @@ class Checkpoints:
         handler = ocp.checkpoint_args.get_registered_handler_cls(arguments)()
         return handler.restore(self.directory / str(step) / item, args=arguments)
 
-    def read_config(self, step: int) -> Config:
-        fields = dict(self.read(step, "config", ocp.args.JsonRestore()))
+    def read_json(self, step: int, item: str) -> dict[str, Any]:
+        fields = dict(self.read(step, item, ocp.args.JsonRestore()))
         if fields.pop("checksum", None) not in (None, json_checksum(fields)):
-            raise ValueError("config is not what was saved, by its checksum")
+            raise ValueError(f"{item} is not what was saved, by its checksum")
+        return fields
+
+    def read_config(self, step: int) -> Config:
+        fields = self.read_json(step, "config")
         there = fields.pop("architecture", ARCHITECTURE)
         known = {f.name: f.default for f in dataclasses.fields(Config)}
         needed = {name for name, default in known.items() if default is dataclasses.MISSING}
@@ -275,14 +287,18 @@ class Checkpoints:
 
     def read_step(
         self, step: int, targets: Callable[[Config], dict[str, Any]], data: Batches | None
-    ) -> tuple[Config, dict[int, Any], dict[str, tuple]]:
-        """Returns a step's Config, its states of rows, and by item the abstract tree, arrays and saved checksums."""
+    ) -> tuple[Config, dict[str, Any] | None, dict[str, tuple]]:
+        """Returns a step's Config, the state of data, and by item the abstract tree, arrays and saved checksums."""
         config = self.read_config(step)
         trees = {item: tree for item, tree in targets(config).items() if step > 0 or item == "model"}
         rows = self.read(step, "data", Rows()) if data and step > 0 else {}
-        if data and step > 0 and len(rows) != config.batch_size:
+        if len(rows) not in (0, config.batch_size):
             raise ValueError(f"data has {len(rows)} rows of {config.batch_size}")
-        return config, rows, {item: (tree, *self.read_arrays(step, item, tree)) for item, tree in trees.items()}
+        if rows:
+            place = rows
+        else:
+            place = self.read_json(step, "data") if data and step > 0 else None
+        return config, place, {item: (tree, *self.read_arrays(step, item, tree)) for item, tree in trees.items()}
 
     def fill(self, step: int, items: dict[str, tuple]) -> dict[str, Any]:
         """Returns the trees of `read_step` with arrays; raises ValueError if these are damaged or not finite."""
@@ -314,10 +330,10 @@ class Checkpoints:
             steps = {only}
         if not steps:
             return None
-        step, config, rows, trees, damaged = -1, None, None, None, []
+        step, config, place, trees, damaged = -1, None, None, None, []
         while trees is None and (step := agree(max(steps.difference(damaged), default=-1))) >= 0:
             try:
-                config, rows, found = on_all_processes(lambda: self.read_step(step, targets, data), WAITS)
+                config, place, found = on_all_processes(lambda: self.read_step(step, targets, data), WAITS)
                 trees = self.fill(step, found)
             except (Damage, ValueError) as raised:
                 how = raised if isinstance(raised, Damage) else f"is damaged: {raised}"
@@ -325,8 +341,8 @@ class Checkpoints:
                 damaged.append(step)
         if trees is None:
             raise InputError(f"{self.directory}: every checkpoint is damaged: restore one, or give another directory")
-        if rows:
-            data.set_state(rows, step)
+        if place:
+            data.set_state(place, step)
         if self.config:
             on_all_processes(lambda: put_aside(self.directory, damaged))
             self.manager.reload()

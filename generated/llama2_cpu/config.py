@@ -3,7 +3,7 @@
 # model/swiglu, model/linear, parallel/context, parallel/parallel, parallel/offload, pipeline/pipeline,
 # documents/documents, tokenizer/tokenizers, data/batches, train/loss, train/z_loss, train/objectives,
 # train/policy_loss, train/step, train/cosine, train/adamw, train/monitor, train/compile_cache, train/profile,
-# train/check_step, train/loop, preferences/preferences, cluster/watchdog, checkpoint/checkpoints,
+# train/check_step, train/loop, train/epochs, preferences/preferences, cluster/watchdog, checkpoint/checkpoints,
 # local_checkpoints/local_checkpoints, huggingface/huggingface, evaluate_tasks/schedule, rollouts/rollouts,
 # rollouts/rollouts_ahead, turns/turns, teacher/teacher, chats/chats.
 """Every setting of this package: one dataclass, and the presets."""
@@ -51,7 +51,7 @@ class Config:
     tokenizer: str = "bytes"  # path of a tokenizer.json, or bytes
     special_tokens: bool = False  # whether <|im_end|> and the like in documents are tokens, not text
     eval_data: str = ""  # evaluation documents, in the form of data; "": a held-out share of data
-    eval_share: float = 0.02  # share of documents held out (at most 10,000) without eval_data; 0: no evaluation
+    eval_share: float = 0.02  # share of documents held out without eval_data, the last ones, at most 10,000; 0: none
     sequence_length: int = 4096  # tokens in one training sequence
     allow_other_data: bool = False  # whether a run may resume with other data or another tokenizer
     batch_size: int = 8  # sequences in one optimizer step, over all devices
@@ -86,6 +86,7 @@ class Config:
     eval_batches: int = 8  # batches in an evaluation, the same ones each time
     eval_first: bool = False  # evaluates before the first step too, as it does with imported weights
     checkpoint_every: int = 100  # steps between checkpoints; the last step has one as well
+    epochs: float = 0.0  # passes over the data, which set the steps; those of a mixture end as its first source does
 
     # preferences
     preference_beta: float = 0.1  # of dpo, dpo_norm, ipo: how strongly the reference holds; orpo: weight of the odds

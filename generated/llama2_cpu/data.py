@@ -2,7 +2,7 @@
 # Fragments: data/packing, data/mixture, data/tokens, data/prepared, data/chat_data, data/pairs, data/batches,
 # rollouts/rollouts, preferences/preferences, train/policy_loss, parallel/context, pipeline/pipeline, data/show,
 # data/prepare, ray_tasks/ray_tasks.
-"""From documents to batches, with Grain: tokenise, deal documents out to the rows of batches, pack each row.
+"""From documents to batches, with Grain: tokenise, shuffle, pack, deal sequences out to the rows of batches.
 
 A large corpus is tokenised once, before training, which then starts at once, whatever its size:
 
@@ -10,7 +10,6 @@ python -m llama2_cpu.data prepare 'texts/*.parquet' OUT --tokenizer tokenizer.js
 python -m llama2_cpu.train --data OUT --tokenizer tokenizer.json
 """
 
-import bisect
 import collections
 import concurrent.futures
 import contextlib
@@ -27,7 +26,7 @@ import secrets
 import sys
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -44,7 +43,16 @@ from tyro.conf import Positional
 from .batch_page import batch_page
 from .chats import PAIR, TOKEN_AND_WEIGHT, Chats, tell_of
 from .config import PRESETS, Config
-from .documents import CHAT_MARK, TEXT_BYTES, allow_open_files, find_files, is_pair, open_documents, open_files
+from .documents import (
+    CHAT_MARK,
+    TEXT_BYTES,
+    allow_open_files,
+    find_files,
+    is_pair,
+    open_counted,
+    open_documents,
+    open_files,
+)
 from .errors import ExitCode, InputError, Stop, check_config, end_with_parent, ending_with_messages
 from .parallel import RULES
 from .pipeline import check_pipeline
@@ -52,7 +60,7 @@ from .preferences import PREFERENCES, WITH_REFERENCE
 from .ray_tasks import RayExecutor
 from .tokenizer import AnyTokenizer, encode_document, load_tokenizer
 
-PACKING_BINS = 16  # unfinished sequences of a row; more of them waste less padding, but are reread on resume
+PACKING_BINS = 32  # unfinished sequences; more of them waste less padding, but are reread on resume
 
 
 def split_mixture(data: str) -> list[tuple[float, str]]:
@@ -234,84 +242,99 @@ def pair_pieces(config: Config, pair: np.ndarray, source: str) -> list[dict[str,
     return [piece | {"sizes": np.array([len(answer) - 1 for answer in answers])}]
 
 
-class Sequences(Iterator[dict[str, np.ndarray]]):
-    """Yields the sequences of a row, each of pieces that fit together: dicts of arrays [sequence_length].
+READ_OPTIONS = grain.ReadOptions(num_threads=16, prefetch_buffer_size=128)
 
-    int32 `tokens`, `targets` (the next tokens), `positions` (from 0 in each segment), `segment_ids` (1, 2, ...;
-    0 is padding), fp32 `weights` (1 where a target counts). A segment is a document with bos and eos, or a
-    piece of one longer than a sequence. Reads no more than the next sequence needs.
+
+class Sequences(Iterator[list[dict[str, np.ndarray]]]):
+    """Yields the pieces of each sequence; reads no more than it needs.
+
+    Once a document begins an epoch, all that waits comes before it: no document comes again before all others came.
     """
 
-    def __init__(self, order: grain.MapDataset, length: int, threads: int):
-        """Takes `order`, the pieces of each document."""
-        self.order, self.length, self.threads = order, length, threads
-        self.set_state({"next": [0, 0], "given": 0, "waiting": []})
+    def __init__(self, order: grain.MapDataset, length: int):
+        """Takes `order`: of each document, whether an epoch begins with it, and its pieces."""
+        self.order, self.length = order, length
+        self.set_state({"next": [0, 0], "packed": 0, "closed": 0, "waiting": [], "used": []})
 
     def get_state(self) -> dict[str, Any]:
         """Returns the places [document, piece] of the next piece and of those that wait, which are reread."""
-        places = [[place for place, _ in sequence] for sequence in self.waiting]
-        return {"next": self.upcoming, "given": self.given, "waiting": places}
+        places = [[place for place, _ in pieces] for pieces in self.waiting]
+        counts = {"packed": self.packed, "closed": self.closed, "used": [*self.used]}
+        return counts | {"next": self.upcoming, "waiting": places}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self.upcoming, self.given = state["next"], state["given"]
-        self.waiting = [[(place, self.order[place[0]][place[1]]) for place in x] for x in state["waiting"]]
-        self.used = [sum(len(piece["tokens"]) for _, piece in sequence) for sequence in self.waiting]
+        self.upcoming, self.packed = state["next"], state["packed"]
+        self.closed = state["closed"]  # sequences of an epoch that is over
+        waiting = [[(place, self.order[place[0]][1][place[1] :][:1]) for place in x] for x in state["waiting"]]
+        self.waiting = [[(place, piece) for place, pieces in x for piece in pieces] for x in waiting]
+        self.used = [sum(len(piece["tokens"]) for _, piece in pieces) for pieces in self.waiting]
+        if self.used != state["used"]:  # other documents, or of other lengths: they are read again
+            self.upcoming, self.closed, self.waiting, self.used = [min(map(min, state["waiting"]))[0], 0], 0, [], []
         self.unread = self.read(*self.upcoming)
 
-    def read(self, first: int, start: int) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
-        """Yields the pieces from a place on, each with its place."""
-        options = grain.ReadOptions(self.threads, prefetch_buffer_size=8 * self.threads)
-        for document, pieces in enumerate(self.order[first:].to_iter_dataset(options), first):
-            for i in range(start if document == first else 0, len(pieces)):
-                yield [document, i], {name: values.copy() for name, values in pieces[i].items()}
+    def read(self, first: int, start: int) -> Iterator[tuple[list[int], bool, dict[str, np.ndarray]]]:
+        """Yields the pieces from a place on: each one's place, whether an epoch begins with it, and the piece."""
+        begins = False
+        for document, (begins_epoch, pieces) in enumerate(self.order[first:].to_iter_dataset(READ_OPTIONS), first):
+            done = start if document == first else 0
+            begins |= begins_epoch and not done
+            for i, piece in enumerate(pieces[done:], done):
+                yield [document, i], begins, piece
+                begins = False
 
-    def __next__(self) -> dict[str, np.ndarray]:
-        most = None  # at the end of the data, any that waits may be chosen
-        for place, piece in self.unread:
+    def __next__(self) -> list[dict[str, np.ndarray]]:
+        for place, begins, piece in () if self.closed else self.unread:
             self.upcoming, size = [place[0], place[1] + 1], len(piece["tokens"])
+            self.closed = len(self.waiting) if begins else 0
             # Best-fit packing (Ding et al. 2024, arXiv 2404.10830) cuts only documents longer than a sequence.
-            # Concatenate-then-split pads nothing, but cuts a document in most sequences. Each finished sequence lets
-            # one more wait, so that the first ones come as soon as they are full.
-            fitting = [i for i, used in enumerate(self.used) if used + size <= self.length]
+            # Concatenate-then-split pads nothing, but cuts a document in most sequences.
+            fitting = [i for i in range(self.closed, len(self.used)) if self.used[i] + size <= self.length]
             chosen = max(fitting, key=self.used.__getitem__, default=len(self.waiting))
-            most = min(PACKING_BINS, 1 + self.given)
+            most = PACKING_BINS
             if chosen == len(self.waiting):
                 self.waiting.append([])
                 self.used.append(0)
             self.waiting[chosen].append((place, piece))
             self.used[chosen] += size
-            if len(self.waiting) > most:
+            if self.closed or len(self.waiting) > most:
                 break
         if not self.waiting:
             raise StopIteration
-        # the fullest of those that waited, or every 16th time the oldest, so that none waits forever
-        chosen = int(np.argmax(self.used[:most])) if self.given % 16 else 0
+        # the fullest; but at the end of an epoch, and every 16th time, the oldest, so that none waits for long
+        chosen = 0 if self.closed or self.packed % 16 == 0 else self.used.index(max(self.used))
+        self.packed, self.closed = self.packed + 1, max(0, self.closed - 1)
         self.used.pop(chosen)
-        self.given += 1
-        pieces = [piece for _, piece in self.waiting.pop(chosen)]
-        sizes = [size for piece in pieces for size in piece.pop("sizes", [len(piece["tokens"])])]
-        row = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
-        row["positions"] = np.concatenate([np.arange(size, dtype=np.int32) for size in sizes])
-        row["segment_ids"] = np.repeat(np.arange(1, len(sizes) + 1, dtype=np.int32), sizes)
-        return {name: np.pad(values, (0, self.length - sum(sizes))) for name, values in row.items()}
+        return [piece for _, piece in self.waiting.pop(chosen)]
+
+
+def join_pieces(pieces: list[dict[str, np.ndarray]], length: int) -> dict[str, np.ndarray]:
+    """Returns a sequence: a dict of arrays [length].
+
+    int32 `tokens`, `targets` (the next tokens), `positions` (from 0 in each segment), `segment_ids` (1, 2, ...;
+    0 is padding), fp32 `weights` (1 where a target counts). A segment is a document with bos and eos, or a
+    piece of one longer than a sequence.
+    """
+    sizes = [size for piece in pieces for size in piece.pop("sizes", [len(piece["tokens"])])]
+    row = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+    row["positions"] = np.concatenate([np.arange(size, dtype=np.int32) for size in sizes])
+    row["segment_ids"] = np.repeat(np.arange(1, len(sizes) + 1, dtype=np.int32), sizes)
+    return {name: np.pad(values, (0, length - sum(sizes))) for name, values in row.items()}
 
 
 def open_pieces(config: Config, path: str, tokenizer: AnyTokenizer, split: str) -> grain.MapDataset:
     """Returns the pieces of each document of a source, for training or for evaluation."""
     chats = Chats(tokenizer, config.tokenizer, config.loss_on)
-    texts, documents = [], open_tokens(path, tokenizer, chats)
+    texts, counts, documents = [], [], open_tokens(path, tokenizer, chats)
     if documents is None:
-        texts = open_documents(path, config.text_field)
+        texts, counts = open_counted(path, config.text_field)
         documents = texts.map(chats)
-    share, length = 0.0 if config.eval_data else config.eval_share, config.sequence_length
+    count, length = len(documents), config.sequence_length
+    wanted = 0 if config.eval_data else min(10_000, math.ceil(config.eval_share * count))
+    near = min(itertools.accumulate(reversed(counts)), key=lambda n: abs(n - wanted), default=0)  # in the last files
+    held_out = near if wanted <= 2 * near <= 3 * wanted and near < count else wanted
 
-    def held_out(n: int) -> int:  # among the first n, such as 1 in 50, by document number alone
-        return min(10_000, math.ceil(share * n))
-
-    before = held_out if split == "eval" and not config.eval_data else lambda n: n - held_out(n)
-
-    def pieces(i: int) -> list[dict[str, np.ndarray]]:  # that fit a sequence, of the split's document i
-        tokens = documents[bisect.bisect_left(range(1, len(documents) + 1), i + 1, key=before)]
+    def pieces(i: int) -> list[dict[str, np.ndarray]]:  # that fit a sequence
+        tokens = documents[i]
         parts = [slice(start, start + length) for start in range(0, len(tokens) - 1, length)]
         if are_pairs(config, tokens, path):
             found = pair_pieces(config, tokens, f"document {i} of data {path} ({split})")
@@ -319,9 +342,10 @@ def open_pieces(config: Config, path: str, tokenizer: AnyTokenizer, split: str) 
             found = weighted_pieces(config, tokens, parts, f"document {i} of data {path} ({split})")
         return found
 
-    source = grain.MapDataset.range(before(len(documents))).map(pieces)
+    first, last = (count - held_out, count) if split == "eval" and not config.eval_data else (0, count - held_out)
+    source = grain.MapDataset.range(first, last).map(pieces)
     if not len(source):
-        problem = f"{len(documents)} documents, {held_out(len(documents))} of them held out, are too few"
+        problem = f"{count} documents, {held_out} of them held out, are too few"
         raise InputError(f"data {path}: {problem}: give more, or a text of more than {TEXT_BYTES} bytes")
     if split == "train":
         names = special_texts(tokenizer)
@@ -333,59 +357,61 @@ def open_pieces(config: Config, path: str, tokenizer: AnyTokenizer, split: str) 
     return source
 
 
-def make_datasets(config: Config, split: str, rows: Sequence[int] = (0,), seed: int = 0) -> list[Sequences]:
-    """Returns the sequences of each row.
-
-    "train" never ends. Each epoch deals out all documents, in a new order, to the rows of a batch, and each row
-    packs its own. "eval" is one pass, not dealt out.
-    """
+def open_source(config: Config, split: str) -> grain.MapDataset:
+    """Returns the pieces of each document, for "train" or "eval"."""
     tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
     if (known := tokenizer.vocab_size) > (most := config.vocab_size):
         raise InputError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {most}: raise that")
     data = config.eval_data if split == "eval" and config.eval_data else config.data
     weights, paths = zip(*split_mixture(data), strict=True)
-    sources = [open_pieces(config, path, tokenizer, split) for path in paths]
-    orders = [grain.MapDataset.mix(sources, weights)]
-    if split == "train":
-        mixture_endless = [source.seed(seed).shuffle().repeat() for source in sources]
-        dealt = [[source[row :: config.batch_size] for source in mixture_endless] for row in rows]
-        orders = [grain.MapDataset.mix(parts, weights) for parts in dealt]
-    threads = max(1, 16 // len(orders))
-    return [Sequences(order, config.sequence_length, threads) for order in orders]
+    source = grain.MapDataset.mix([open_pieces(config, path, tokenizer, split) for path in paths], weights)
+    return source
+
+
+def repeat(source: grain.MapDataset, seed: int) -> grain.MapDataset:
+    """Returns documents without end, in a new order each epoch, and whether an epoch begins with each."""
+    endless = source.seed(seed).shuffle().repeat()
+    return endless.map_with_index(lambda i, pieces: (i % len(source) == 0, pieces))
 
 
 class Batches(Iterator[dict[str, np.ndarray]]):
     """Yields the rows of each training batch that devices of this process hold: dicts of arrays [rows, T].
 
-    Each row has its own sequences, so batches are the same over any mesh and any number of processes.
+    All processes pack all documents, in one order, so batches are the same over any mesh and number of processes.
     """
 
     def __init__(self, config: Config, sharding: NamedSharding):
         """Takes the `sharding` of the arrays [batch_size, T]."""
         self.config, self.sharding = config, sharding
-        holders = collections.defaultdict(set)  # row -> processes with a device that holds it
-        for device, index in sharding.devices_indices_map((config.batch_size, config.sequence_length)).items():
-            for row in range(config.batch_size)[index[0]]:
-                holders[row].add(device.process_index)
-        self.rows = [row for row in range(config.batch_size) if jax.process_index() in holders[row]]
-        self.kept = [row for row in self.rows if jax.process_index() == min(holders[row])]
+        shape = config.batch_size, config.sequence_length
+        indices = sharding.devices_indices_map(shape).items()
+        own = [index[0] for device, index in indices if device.process_index == jax.process_index()]
+        self.rows = sorted({row for rows in own for row in range(config.batch_size)[rows]})
         tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
         self.documents = zlib.crc32(json.dumps([fingerprint(config.data), identity(tokenizer)]).encode())
         sources = [(path, read_description(path)) for _, path in split_mixture(config.data)]
         if any("chat" in x if x else are_chats(open_documents(path, config.text_field)) for path, x in sources):
             rules = Chats(tokenizer, config.tokenizer, config.loss_on).rules(), config.long_chats
             self.documents = zlib.crc32(json.dumps([self.documents, rules]).encode())
+        self.source = open_source(config, "train")
         self.start(config.seed)
 
     def start(self, seed: int) -> None:
         """Starts the document order of a seed."""
         self.seed = seed
-        datasets = make_datasets(self.config, "train", self.rows, seed)
-        self.streams = dict(zip(self.rows, datasets, strict=True))
+        weights = [weight for weight, _ in split_mixture(self.config.data)]
+        order = grain.MapDataset.mix([repeat(source, seed) for source in self.source.parents], weights)
+        self.sequences = Sequences(order, self.config.sequence_length)
 
     def __next__(self) -> dict[str, np.ndarray]:
-        sequences = [next(stream) for stream in self.streams.values()]
-        return {name: np.stack([sequence[name] for sequence in sequences]) for name in sequences[0]}
+        packed = list(itertools.islice(self.sequences, self.config.batch_size))
+        own = [join_pieces(packed[row], self.config.sequence_length) for row in self.rows]
+        return {name: np.stack([sequence[name] for sequence in own]) for name in own[0]}
+
+    def epoch(self) -> float:
+        """Returns how often the documents have come; not those of which a piece waits."""
+        waiting = {place[0] for pieces in self.sequences.waiting for place, _ in pieces}
+        return (self.sequences.upcoming[0] - len(waiting - {self.sequences.upcoming[0]})) / len(self.source)
 
     def to_devices(self, batch: dict[str, np.ndarray]) -> dict[str, Array]:
         """Returns global arrays [batch_size, T], made of the rows that each process yields."""
@@ -396,30 +422,23 @@ class Batches(Iterator[dict[str, np.ndarray]]):
             arrays[name] = jax.make_array_from_callback(whole.shape, self.sharding, whole.__getitem__)
         return arrays
 
-    def get_state(self) -> dict[int, Any]:
-        """Returns the states of rows that this process is the first to hold: each is saved once."""
-        known = {"rows": self.config.batch_size, "seed": self.seed, "documents": self.documents}
-        return {row: known | {"stream": self.streams[row].get_state()} for row in self.kept}
+    def get_state(self) -> dict[str, Any]:
+        """Returns how far the data has been read, which is the same in all processes."""
+        return {"seed": self.seed, "documents": self.documents, "sequences": self.sequences.get_state()}
 
-    def set_state(self, states: dict[int, Any], step: int) -> None:
-        """Resumes from the states of all rows after a step. Raises InputError if their data is not allowed."""
-        if "round" in states[0]:
+    def set_state(self, state: dict[str, Any], step: int) -> None:
+        """Resumes from the state after a step. Raises InputError if its data is not allowed."""
+        if "sequences" not in state:
             remedy = "give it again, or export the weights, and import them into a new --checkpoint-dir"
-            raise InputError(f"step {step} is of --objective grpo: {remedy}")
-        config, documents = self.config, {state["documents"] for state in states.values()}
-        if {state["rows"] for state in states.values()} != {len(states)}:
-            raise ValueError("the states of some rows are missing")
-        if documents != {self.documents}:
+            raise InputError(f"step {step} is of --objective grpo, or of an earlier release: {remedy}")
+        config = self.config
+        if state["documents"] != self.documents:
             problem = f"--data {config.data} --tokenizer {config.tokenizer}: not what this run had up to {step}"
             if not config.allow_other_data:
                 raise InputError(f"{problem}: give the same files and tokenizer, or --allow-other-data")
             print(f"warning: {problem}", file=sys.stderr)
-        if len(states) != config.batch_size:
-            print(f"batch_size was {len(states)}: the documents come in a new order from here on")
-            return self.start(config.seed + step)
-        self.start(states[0]["seed"])
-        for row, stream in self.streams.items():
-            stream.set_state(states[row]["stream"])
+        self.start(state["seed"])
+        self.sequences.set_state(state["sequences"])
 
 
 def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct]:
@@ -448,8 +467,8 @@ def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct
 
 def evaluation_batches(config: Config) -> Iterator[dict[str, np.ndarray]]:
     """Yields the batches of "eval"; the last one is padded."""
-    sequences = make_datasets(config, "eval")[0]
-    while found := list(itertools.islice(sequences, config.batch_size)):
+    sequences = Sequences(open_source(config, "eval").map(lambda pieces: (False, pieces)), config.sequence_length)
+    while found := [join_pieces(x, config.sequence_length) for x in itertools.islice(sequences, config.batch_size)]:
         yield grain.experimental.batch_and_pad(found, batch_size=config.batch_size)
 
 
@@ -470,7 +489,9 @@ def show(config: tyro.conf.OmitArgPrefixes[Config] = PRESETS["tiny"], out: str =
     tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
     config = dataclasses.replace(config, vocab_size=max(config.vocab_size, tokenizer.vocab_size))
     check_config(config)
-    rows = [next(row) for row in make_datasets(config, "train", range(config.batch_size), config.seed)]
+    order = repeat(open_source(config, "train"), config.seed)
+    packed = itertools.islice(Sequences(order, config.sequence_length), config.batch_size)
+    rows = [join_pieces(pieces, config.sequence_length) for pieces in packed]
     Path(out).expanduser().write_text(batch_page(rows, tokenizer, config.data), encoding="utf-8")
     print(f"{len(rows)} sequences of {config.data}: {out}")
 
@@ -500,7 +521,7 @@ def write_shard(
     Returns the number of its documents, of rows that its files leave out (counted for their first part only),
     and, by special token, of its documents that hold the text of that token.
     """
-    (documents, left_out), tokenizer = last_opened(files, field), load_tokenizer(name, special)
+    (documents, left_out, _), tokenizer = last_opened(files, field), load_tokenizer(name, special)
     dtype, names, found = token_type(tokenizer), special_texts(tokenizer), collections.Counter[str]()
     numbers = range(len(documents) * part // parts, len(documents) * (part + 1) // parts)
     rules = (read_description(str(path.parent)) or {}).get("chat")

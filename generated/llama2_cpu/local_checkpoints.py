@@ -66,7 +66,7 @@ class LocalCheckpoints:
     def save(self, step: int, trees: dict[str, Any], data: Batches) -> None:
         """Copies the arrays of this process's devices and returns; they are written in the background."""
         arrays = named_arrays(trees)
-        words = {"config": dataclasses.asdict(self.config), "rows": data.get_state(), "arrays": shapes(arrays)}
+        words = {"config": dataclasses.asdict(self.config), "data": data.get_state(), "arrays": shapes(arrays)}
         sums, finite = checksums(arrays)
         if not finite:
             return  # the next checkpoint of all processes is an error
@@ -93,10 +93,10 @@ class LocalCheckpoints:
         return step
 
     def read(self, step: int, tree: Any) -> tuple[Config, dict[str, Any], dict[str, Array], np.ndarray]:
-        """Returns a step's Config, the states of this process's rows, the arrays, and their checksums when saved."""
+        """Returns a step's Config, the state of this process's data, the arrays, and their checksums when saved."""
         try:
             with safe_open(self.files()[step], "numpy") as file:
-                config, rows, there = (json.loads(file.metadata()[name]) for name in ("config", "rows", "arrays"))
+                config, place, there = (json.loads(file.metadata()[name]) for name in ("config", "data", "arrays"))
                 if there != shapes(named_arrays(tree)):
                     settings = changes(Config(**config), self.config)
                     problem = f"is of another model: settings there -> here: {settings or 'the same'}"
@@ -110,7 +110,7 @@ class LocalCheckpoints:
                     return jax.make_array_from_callback(x.shape, x.sharding, part)
 
                 arrays = {name: array(name, x) for name, x in named_arrays(tree).items()}
-                return Config(**config), rows, arrays, file.get_tensor("sums")
+                return Config(**config), place, arrays, file.get_tensor("sums")
         except (KeyError, OSError, SafetensorError) as error:
             raise Damage(f"is damaged, or of another mesh: {error}") from None
 
@@ -120,15 +120,15 @@ class LocalCheckpoints:
         common = set.intersection(*map(set, gather_json([*self.files()])))
         for step in sorted((x for x in common if x > shared), reverse=True):
             try:
-                config, rows, arrays, sums = on_all_processes(lambda step=step: self.read(step, tree))
-                rows = {int(row): state for part in gather_json(rows) for row, state in part.items()}
+                config, place, arrays, sums = on_all_processes(lambda step=step: self.read(step, tree))
+                place = {name: value for part in gather_json(place) for name, value in part.items()}
                 again, finite = checksums(arrays)
-                if agree(not finite or not np.array_equal(sums, again) or len(rows) != config.batch_size):
+                if agree(not finite or not np.array_equal(sums, again)):
                     raise Damage("is not what was saved")
             except Damage as error:
                 print(f"warning: checkpoint {self.folder}/{step}.safetensors {error}", file=sys.stderr)
                 continue
-            data.set_state(rows, step)
+            data.set_state(place, step)
             print(f"step {step} is on the local disks, in {self.folder.parent}")
             return step, config, jax.tree.unflatten(jax.tree.structure(tree), arrays.values())
         return None

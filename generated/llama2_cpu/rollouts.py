@@ -359,6 +359,11 @@ class Rollouts(Batches):
                 batch["weights"][row] *= len(given) / np.sum(~given)
         return batch
 
+    def epoch(self) -> float:
+        """Returns how often the prompts have come."""
+        config = self.config
+        return self.round * config.batch_size * config.batches_per_rollout / config.group_size / len(self.prompts)
+
     def get_state(self) -> dict[int, Any]:
         """Returns the state of each row: the round, and what waits of it."""
         known = {"documents": self.documents, "round": self.round}
@@ -376,9 +381,10 @@ class Rollouts(Batches):
             ]
         return states
 
-    def set_state(self, states: dict[int, Any], step: int) -> None:
+    def set_state(self, states: dict[str, Any], step: int) -> None:
         """Resumes from the states of all rows after a step. Raises InputError if their data is not allowed."""
-        if "round" not in states[0] or len(states) != self.config.batch_size:
+        states = {int(row): state for row, state in states.items() if str(row).isdecimal()}
+        if len(states) != self.config.batch_size or "round" not in states[0]:
             remedy = "give these again, or export the weights, and import them into a new --checkpoint-dir"
             raise InputError(f"step {step} is of another --objective or --batch-size: {remedy}")
         if states[0]["documents"] != self.documents and not self.config.allow_other_data:

@@ -45,7 +45,7 @@ class Config:
     tokenizer: str = "bytes"  # path of a tokenizer.json, or bytes
     special_tokens: bool = False  # whether <|im_end|> and the like in documents are tokens, not text
     eval_data: str = ""  # evaluation documents, in the form of data; "": a held-out share of data
-    eval_share: float = 0.02  # share of documents held out (at most 10,000) without eval_data; 0: no evaluation
+    eval_share: float = 0.02  # share of documents held out without eval_data, the last ones, at most 10,000; 0: none
     sequence_length: int = 4096  # tokens in one training sequence
     allow_other_data: bool = False  # whether a run may resume with other data or another tokenizer
     batch_size: int = 8  # sequences in one optimizer step, over all devices

@@ -51,7 +51,7 @@ def _(tokens, parts, found):
     found = [piece | {"marks": tokens[1:][part] % 2} for piece, part in zip(found, parts)]
 
 
-@splice("Sequences.row")
+@splice("join_pieces.row")
 def _(row):
     row["marks"] = row["marks"].astype(np.float32)
 

@@ -93,10 +93,10 @@ def read_data(data: str, tokenizer: str = "bytes") -> Ending:
 
     @module("errors").ending_with_messages()
     def program() -> None:
-        module("data").open_documents.cache_clear()
-        (held_out,) = module("data").make_datasets(config, "eval")
-        rows = module("data").make_datasets(config, "train", range(config.batch_size))
-        sequences = [*held_out, *itertools.chain(*(itertools.islice(row, 60) for row in rows))]
+        module("data").open_counted.cache_clear()
+        held_out = module("tests.texts").read_sequences(config, "eval")
+        training = module("tests.texts").read_sequences(config, "train")
+        sequences = [*held_out, *itertools.islice(training, 120)]
         assert all(sequence["tokens"].max() < config.vocab_size for sequence in sequences)
         print(len(sequences))
 

@@ -10,11 +10,10 @@ import sys
 import pytest
 
 from ..config import PRESETS
-from ..data import make_datasets
 from ..documents import find_files, open_documents, open_file
 from ..errors import InputError
 from ..tokenizer import load_tokenizer
-from .texts import TEXTS, write_jsonl
+from .texts import TEXTS, read_sequences, write_jsonl
 
 
 def make_config(data: str, **fields):
@@ -98,8 +97,8 @@ def test_unusable_files_are_named(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     config = make_config(str(tmp_path / name))
     with pytest.raises(InputError, match=message) as caught:
-        list(make_datasets(config, "eval")[0])
-        next(iter(make_datasets(config, "train")[0]))
+        list(read_sequences(config, "eval"))
+        next(iter(read_sequences(config, "train")))
     assert "\n" not in str(caught.value)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from ..chats import Chats
 from ..config import PRESETS
-from ..data import Batches, make_datasets
+from ..data import Batches
 from ..documents import CHAT_MARK, open_documents
 from ..errors import InputError
 from ..parallel import make_mesh
@@ -24,6 +24,7 @@ from .chat_forms import CHAT_CALL, CHAT_CONVERSATIONS, CHAT_FORMS, save_chat_tok
 from .prepares import run_prepare
 from .processes import PACKAGE
 from .reference import assert_same
+from .texts import read_sequences
 
 
 def make_chats(folder, form: str = "chatml", loss_on: str = "assistant", special: bool = False) -> Chats:
@@ -196,8 +197,8 @@ def test_batches_have_weights_on_answers_and_tell_of_the_rest(config, tmp_path, 
     assert "chats longer than a sequence, whose ends are cut off: 1 so far" in said
     assert "chats without a token that has a loss: 1 so far" in said
     with pytest.raises(InputError, match=r"a chat of .* tokens, more than --sequence-length 64"):
-        list(itertools.islice(make_datasets(dataclasses.replace(config, long_chats="refuse"), "train")[0], 30))
-    dropped = make_datasets(dataclasses.replace(config, long_chats="drop"), "train")[0]
+        list(itertools.islice(read_sequences(dataclasses.replace(config, long_chats="refuse"), "train"), 30))
+    dropped = read_sequences(dataclasses.replace(config, long_chats="drop"), "train")
     assert not any("word word" in tokenizer.decode(row["tokens"].tolist()) for row in itertools.islice(dropped, 30))
     with pytest.raises(InputError, match="none of its documents has a token with a loss"):
         make_batches(dataclasses.replace(config, data=write_chats(tmp_path / "no.jsonl", [{"messages": say("a")}])))

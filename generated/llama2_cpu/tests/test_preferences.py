@@ -3,6 +3,7 @@
 """Pairs of answers: as tokens, in batches, in losses against plain sums; what is refused."""
 
 import dataclasses
+import itertools
 import json
 import math
 
@@ -13,7 +14,7 @@ import pytest
 
 from ..chats import TOLD, Chats
 from ..config import PRESETS
-from ..data import Batches, make_datasets
+from ..data import Batches
 from ..documents import CHAT_MARK, open_documents
 from ..errors import InputError
 from ..parallel import make_mesh
@@ -23,6 +24,7 @@ from ..train import train
 from .chat_forms import CHAT_FORMS, save_chat_tokenizer, say
 from .prepares import refused_prepare, run_prepare
 from .reference import assert_same
+from .texts import read_sequences
 
 
 def encode(chats: Chats, **fields: object) -> np.ndarray:
@@ -103,8 +105,8 @@ def make_batches(config) -> Batches:
 
 def test_pairs_stay_together_in_batches(config, tmp_path, capsys):
     TOLD.clear()
-    tokenizer, batches, seen = load_tokenizer(config.tokenizer), make_batches(config), set()
-    for row in (next(batches.streams[i % 2]) for i in range(40)):
+    tokenizer, seen = load_tokenizer(config.tokenizer), set()
+    for row in itertools.islice(read_sequences(config, "train"), 40):
         pairs = np.arange(1, row["segment_ids"].max() + 1).reshape(-1, 2)
         for pair in pairs:
             within = [row["segment_ids"] == segment for segment in pair]
@@ -117,10 +119,10 @@ def test_pairs_stay_together_in_batches(config, tmp_path, capsys):
     assert whole == {("yes " * (i % 3 + 1), "no " * (i % 2 + 1)) for i in range(6)}
     # of 64 targets: 8 and eos, so that 55 are left; or half for each
     assert {(len(chosen), len(rejected)) for chosen, rejected in seen - whole} == {(8, 55), (32, 32)}
-    dropped = make_datasets(dataclasses.replace(config, long_chats="drop"), "train")[0]
+    dropped = read_sequences(dataclasses.replace(config, long_chats="drop"), "train")
     assert all(next(dropped)["segment_ids"].max() <= 12 for _ in range(9))
     with pytest.raises(InputError, match=r"a chat of .* tokens, more than --sequence-length 64"):
-        refusing = make_datasets(dataclasses.replace(config, long_chats="refuse"), "train")[0]
+        refusing = read_sequences(dataclasses.replace(config, long_chats="refuse"), "train")
         [next(refusing) for _ in range(9)]
     ended = run_prepare(config.data, tmp_path / "out", "--tokenizer", config.tokenizer, "--workers=1")
     assert ended.returncode == 0 and "13 documents" in ended.stdout, ended.stderr

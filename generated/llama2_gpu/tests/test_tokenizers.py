@@ -12,11 +12,10 @@ import tokenizers
 from etils import epath
 
 from ..config import PRESETS
-from ..data import make_datasets
 from ..errors import InputError
 from ..tokenizer import FileTokenizer, load_tokenizer
 from .made_tokenizers import CHECKPOINTS, fallback, plain_bytes, save_as_transformers_does
-from .texts import TEXTS, write_jsonl
+from .texts import TEXTS, read_sequences, write_jsonl
 
 PROMPTS = ["the cat", "  two  spaces\n\n", "日本 😀", "a </s> and <|im_start|> and <|e|><EOS> in it", "<s>", "x"]
 
@@ -42,7 +41,7 @@ def test_special_tokens_in_documents_are_text_unless_asked_for(asked, tmp_path, 
     assert all((2 in tokenizer.encode_prompt(text)) == ("</s>" in text) for text in texts)
     data = write_jsonl(tmp_path / "data", [*texts, *["a"] * 100, "</s>"])
     settings = dict(data=data, tokenizer=path, special_tokens=asked, vocab_size=tokenizer.vocab_size)
-    make_datasets(dataclasses.replace(PRESETS["tiny"], **settings), "train")
+    read_sequences(dataclasses.replace(PRESETS["tiny"], **settings), "train")
     said = "special tokens in documents: of the first 100 documents: </s> in 2; there they are text"
     assert (said in capsys.readouterr().err) != asked
 
@@ -99,7 +98,7 @@ def test_tokenizer_json_round_trip(tmp_path, tokenizer_json):
         ids = tokenizer.encode(text)
         assert not {0, 1} & set(ids) and tokenizer.decode([0, *ids, 1]) == text
     settings = dict(data=write_jsonl(tmp_path / "data"), tokenizer=str(tokenizer_json), vocab_size=300)
-    row = next(make_datasets(dataclasses.replace(PRESETS["tiny"], **settings), "eval")[0])
+    row = next(read_sequences(dataclasses.replace(PRESETS["tiny"], **settings), "eval"))
     assert tokenizer.decode(row["tokens"][row["segment_ids"] == 1]) in TEXTS
 
 
@@ -143,7 +142,7 @@ def test_what_does_not_fit_is_named(tmp_path, tokenizer_json):
     def refused(**fields) -> str:
         config = dataclasses.replace(PRESETS["tiny"], **dict(data=data, vocab_size=300, sequence_length=64) | fields)
         with pytest.raises(InputError) as caught:
-            make_datasets(config, "train")
+            read_sequences(config, "train")
         assert "\n" not in str(caught.value)
         return str(caught.value)
 

@@ -1,0 +1,54 @@
+"""Training for a number of passes over the data."""
+
+import copy
+import dataclasses
+import functools
+import itertools
+from typing import Any
+
+import grain
+import jax
+
+from generator.language import requires, splice
+from generator.language.roles import Batches, InputError, abstract, new_state, split_mixture
+
+requires("data/mixture")
+
+
+class Config:
+    epochs: float = 0.0  # passes over the data, which set the steps; those of a mixture end as its first source does
+
+
+def piece_sizes(source: grain.MapDataset) -> grain.MapDataset:
+    """Returns pieces that have the lengths of those of each document, which is read once."""
+
+    @functools.cache
+    def sizes(i: int) -> list[dict[str, Any]]:
+        return [{"tokens": range(len(piece["tokens"]))} for piece in source[i]]
+
+    return grain.MapDataset.range(len(source)).map(sizes)
+
+
+def steps_left(data: Batches, epochs: float) -> int:
+    """Counts the batches until the documents have come so often, by packing them without reading them again."""
+    counted, steps = copy.copy(data), 0
+    weights = [weight for weight, _ in split_mixture(data.config.data)]
+    counted.source = grain.MapDataset.mix([piece_sizes(source) for source in data.source.parents], weights)
+    counted.set_state(data.get_state(), 0)
+    while counted.epoch() < epochs:
+        for _ in itertools.islice(counted.sequences, data.config.batch_size):
+            pass
+        steps += 1
+    return steps
+
+
+@splice("train.restored")
+def _(config, mesh, state, step, data, checkpoints):
+    if config.epochs:
+        if not hasattr(data, "sequences"):
+            raise InputError(f"--epochs {config.epochs}: counts documents, and these are prompts: give --steps")
+        config = dataclasses.replace(config, steps=step + steps_left(data, config.epochs))
+        checkpoints.config = config
+        target = jax.tree.structure(abstract(lambda: new_state(config), mesh))  # with these steps in its Config
+        state = jax.tree.unflatten(target, jax.tree.leaves(state))
+        print(f"{config.epochs} epochs end after step {config.steps}")
