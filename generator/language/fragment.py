@@ -14,7 +14,14 @@ from generator.code.caching import cached
 from generator.code.traced import Traced
 from generator.code.tree import FUNCTIONS, TracedTree, called_name, is_docstring
 from generator.errors import LoomError
-from generator.language.grammar import check_decorators, check_python, check_style, find_depth
+from generator.language.grammar import (
+    check_decorators,
+    check_imports,
+    check_parameters,
+    check_python,
+    check_style,
+    find_depth,
+)
 from generator.language.marks import find_mark, literal_of, read_provider, read_splices
 from generator.language.parts import Definition, Field, Import, Provider, Splice
 
@@ -77,6 +84,8 @@ def parse_fragment(path: str, text: str) -> Fragment:
     try:
         source = TracedTree(Traced.copy(text, path))
         check_style(source)
+        check_imports(source)
+        check_parameters(source)
         _check_roles(source)
         for node in source.module.body:
             _read_statement(node, source, name, parts)

@@ -7,10 +7,12 @@ import warnings
 from collections.abc import Iterator
 from itertools import pairwise
 
+from generator.code.bindings import free_names, scopes_of
 from generator.code.tree import FUNCTIONS, Function, TracedTree, blocks, called_name, dotted_name, walk
 from generator.errors import LoomError
 
 WORDS = frozenset({"point", "proceed", "emit", "receive", "setting"})  # words for statements
+LANGUAGE = WORDS | {"alike", "excludes", "layers", "provide", "requires", "splice", "threaded"}
 _DECORATORS = frozenset({"splice", "provide"})
 _OURS = frozenset({"generator", "fragments"})
 
@@ -71,6 +73,26 @@ def check_style(source: TracedTree) -> None:
             if _is_on_header(block[0], lines) and not (isinstance(node, FUNCTIONS) and _is_stub(block)):
                 where = source.where(node if block is getattr(node, "body", None) else block[0])
                 raise LoomError("a block on the line of its header", where, "Put it on lines of its own, below.")
+
+
+def check_parameters(source: TracedTree) -> None:
+    """Refuses a parameter of a model without logical axes, by which it is sharded and decays."""
+    for node in walk(source.module) if "nnx.Param(" in source.text else ():
+        if called_name(node) == "nnx.Param" and isinstance(node, ast.Call):
+            if not any(keyword.arg in ("axes", None) for keyword in node.keywords):
+                remedy = 'Write nnx.Param(..., axes=("embed", "mlp")): for each axis a key of RULES in '
+                remedy += "fragments/parallel/rules.py, or None if no device has a part of it; axes=() for one number."
+                raise LoomError("a parameter of a model without axes", source.where(node), remedy)
+
+
+def check_imports(source: TracedTree) -> None:
+    """Refuses a fragment that imports some words of the language and uses another one, as `proceed`, without."""
+    bound = scopes_of(source.tree).module.bound
+    if bound & LANGUAGE:
+        for name in (name for name in free_names(source.text) if name in LANGUAGE - bound):
+            uses = (node for node in walk(source.module) if isinstance(node, ast.Name) and node.id == name)
+            remedy = f"Write from generator.language import {name}."
+            raise LoomError(f"uses {name}, which is not imported", source.where(next(uses)), remedy)
 
 
 def _statements(node: ast.AST) -> Iterator[ast.stmt]:

@@ -14,6 +14,7 @@ from itertools import combinations
 from generator.package.package import Package
 from generator.pull.candidates import find_candidates
 from generator.pull.edits import Hunk, PackageEdits, Refusal, Replacement
+from generator.pull.leave_out import find_left_out
 from generator.pull.refusals import explain_refusal
 from generator.pull.sources import PackageSources
 from generator.pull.trials import Trial, TrialWeaver, Weave
@@ -91,7 +92,13 @@ def pull(package: Package, edits: PackageEdits, library: Library, weave: Weave) 
             refusals.append(Refusal(hunk.path, hunk.at, why, "Have that one go home first, or both by hand."))
         edits = edits._replace(hunks=[hunk for hunk in edits.hunks if hunk not in dependent])
         result = search(edits)
-    return replace(result, refusals=[*result.refusals, *refusals])
+    refusals = [*result.refusals, *refusals]
+    refused = {(hunk.path, hunk.at): hunk for hunk in edits.hunks if hunk not in result.accepted}
+    if left_out := find_left_out(woven, edits, refused.values(), library, weave) if refused else None:
+        name, remedy = left_out
+        reason = f"it leaves out {name}, and no change of a fragment does"
+        refusals = [r._replace(reason=reason, remedy=remedy) if (r.path, r.line) in refused else r for r in refusals]
+    return replace(result, refusals=refusals)
 
 
 def _find_dependent(

@@ -105,6 +105,9 @@ def _describe_trial(hunk: Hunk, failed: Trial | None, origins: list[Origin]) -> 
         return "no change of one fragment makes it", remedy
     if failed.error:
         where = f"{failed.error.where}: " if failed.error.where else ""
+        if failed.error.message.startswith("not valid Python"):  # of a text that only this trial has
+            source = (failed.error.where or "").rpartition(":")[0]
+            return f"{source} would not be valid Python without these lines", remedy
         return f"the fragments would not weave: {where}{failed.error.message}", f"{failed.error.remedy or ''} {remedy}"
     heads = [match[0] for text in hunk.lines if (match := re.match(r"(async )?(def|class) \w+", text))]
     if any(not any(text.startswith(head) for text in failed.lines) for head in heads):

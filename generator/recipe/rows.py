@@ -17,6 +17,10 @@ from typing import NamedTuple
 from generator.code.caching import cached
 from generator.code.tree import Tree, called_name, children, parse
 from generator.errors import LoomError
+from generator.language.parts import Splice
+
+
+_EXAMPLE = "model.layers.{}.self_attn.q_proj.weight", "d n h -> (n h) d"
 
 
 class Row(NamedTuple):
@@ -79,17 +83,33 @@ def check_tensor(row: Row, stated: Sequence[str], where: str) -> None:
         stated: the name that replaces its own, and perhaps the layout.
     """
     name, layout = (*stated, *row.values[len(stated) :])
+    like = _EXAMPLE if stated is row.values else row.values
     if not re.fullmatch(r"([^\s{}]|\{\})+", name) or not name.isprintable():
-        remedy = f"Write one like {row.values[0]}, where {{}} stands for a number."
+        remedy = f"Write one like {like[0]}, where {{}} stands for a number."
         raise LoomError(f"{name!r} cannot be the name of a tensor", where, remedy)
     if not _is_layout(layout):
-        remedy = f"Write one like {row.values[1]}: the same names on both sides, in brackets only neighbours."
+        remedy = f"Write one like {like[1]}: the same names on both sides, in brackets only neighbours."
         raise LoomError(f"{layout!r} is not a layout of a tensor", where, remedy)
     numbers, own_numbers = name.count("{}"), row.values[0].count("{}")
     axes, own_axes = len(_axes(layout)), len(_axes(row.values[1]))
     if row.values[0] and (numbers + axes != own_numbers + own_axes or bool(numbers) != bool(own_numbers)):
         remedy = f"The fragment has {row.values[0]} and {row.values[1]!r}: write as many {{}} and axes."
         raise LoomError(f"{name} has {numbers} {{}} and {layout!r} {axes} axes", where, remedy)
+
+
+def check_rows(splice: Splice) -> None:
+    """Refuses a tensor's row in a splice of a fragment that no checkpoint could have."""
+    per_layer = {"hf.tensors": False, "hf.layer_tensors": True}.get(splice.point)
+    for row in read_rows(splice.body.text):
+        where = str(splice.body.origin_at(row.spans[0][0]))
+        if row.table == "tensors" and all(row.values):
+            check_tensor(row, row.values, where)
+        elif row.table in ("sizes", "settings") and per_layer is not None:
+            remedy = 'Write yield "PARAMETER", "NAME IN CHECKPOINTS", "d v -> v d".'
+            raise LoomError(f"{row.key} has no layout in checkpoints", where, remedy)
+        if row.table == "tensors" and row.values[0] and per_layer and "{}" not in row.values[0]:
+            remedy = "Write {} where the number of the layer is; what is of no layer belongs to hf.tensors."
+            raise LoomError(f"{row.values[0]} is the same tensor in each layer", where, remedy)
 
 
 def _axes(layout: str) -> list[str]:

@@ -25,7 +25,7 @@ from generator.language.fragment import Fragment
 from generator.language.parts import Splice
 from generator.recipe.order import order_splices
 from generator.recipe.recipe import Recipe
-from generator.recipe.rows import Row, check_tensor, read_rows
+from generator.recipe.rows import Row, check_rows, check_tensor, read_rows
 from generator.recipe.schema import UnreadTable
 from generator.recipe.typed import TomlTable, check_value
 
@@ -40,6 +40,8 @@ _OWN_SPLICES = {  # table -> the point and the statement of a key without a row
 
 def apply_statements(recipe: Recipe) -> Recipe:
     """Returns the recipe with the statements of the architecture and its bases written into its fragments' splices."""
+    for splice in (s for f in recipe.fragments for s in f.splices if s.point.startswith("hf.")):
+        check_rows(splice)
     recipe = order_splices(recipe)
     tables = [file.data.hf for file in recipe.lineage]
     hf = {name: _merge(tables, name) for name in ("tensors", "names", *_OWN_SPLICES)}

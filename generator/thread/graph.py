@@ -153,15 +153,31 @@ class CallGraph:
             self._outward[inner].add(outer)
             self._inward[outer].add(inner)
 
-    def reachable(self, starts: Iterable[str], inward: bool) -> set[str]:
-        """Returns the functions that the starts can call (inward), or from which a start can be called."""
+    def reachable(self, starts: Iterable[str], inward: bool, avoiding: str = "") -> set[str]:
+        """Returns the functions that the starts can call (inward), or from which a start can be called.
+
+        Args:
+            avoiding: a function that no way leads through.
+        """
         steps = self._inward if inward else self._outward
         found, queue = set(starts), list(starts)
         while queue:
-            new = steps[queue.pop()] - found
+            new = steps[queue.pop()] - found - {avoiding}
             found |= new
             queue += new
         return found
+
+    def common_site(self, start: str) -> str:
+        """Returns the outermost function or method that every way to a function leads through; '' for none."""
+        outer = self.reachable([start], inward=False)
+        ends = {function for function in outer if not self._outward[function]}
+        sites = [
+            function
+            for function in outer - {start}
+            if not (self.functions[function].owner or self.functions[function].is_dunder)
+            and ends.isdisjoint(self.reachable([start], inward=False, avoiding=function))
+        ]
+        return max(sorted(sites), key=lambda f: len(self.reachable([f], inward=True) & outer), default="")
 
     def is_class(self, node: ast.AST, key: str) -> bool:
         definition = self.names.definition(node, key)

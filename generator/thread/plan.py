@@ -127,11 +127,11 @@ def make_plan(
             message = f"{need.fragment} reads {need.name!r} in {need.function}, to which no value can be carried"
             raise LoomError(message, str(need.origin), "Put the point into a function or a method of the package.")
         if value.providers or value.is_layer_argument:
-            _InwardPlanner(plan, need).take(need.function, value, False)
+            _InwardPlanner(plan, need, need.function).take(need.function, value, False)
         elif need.function not in value.receivers:
             value.receivers.append(need.function)
     for function, name in plan.requests:
-        _InwardPlanner(plan, None).ask_callers(function, values[name], False)
+        _InwardPlanner(plan, None, function).ask_callers(function, values[name], False)
     for value in values.values():
         _plan_outward(graph, value)
     _check_recursion(plan)
@@ -154,8 +154,9 @@ def make_plan(
 class _InwardPlanner:
     """Walks outward from a need, or from a parameter that requests a value, to where the value is known."""
 
-    def __init__(self, plan: Plan, need: Need | None):
+    def __init__(self, plan: Plan, need: Need | None, start: str):
         self.graph, self._requests, self._values, self._need = plan.graph, plan.requests, plan.values, need
+        self._start = start
 
     def take(self, function: str, value: Value, optional: bool) -> None:
         """Makes a value known inside a function: by its provider, from the function around it, or as a parameter.
@@ -220,16 +221,22 @@ class _InwardPlanner:
             remedy = f'Write init = {{ {name} = "..." }} in the architecture, under [kinds.KIND] for each kind in its '
             remedy += f"[[layers]]; or provide {name} on the way from {function}."
             raise LoomError(message, str(need.origin), remedy)
+        sites = ", ".join(f"{p.site} ({p.origin})" for p in value.providers.values())
+        site, besides = self.graph.common_site(self._start), ""
+        if site and site not in value.providers:
+            besides = f'It is provided at {sites}. Write @provide("{site}", optional=True) def {name}(...) besides: what it '
+            besides += f"returns is for those that have no {name}, and the others pass theirs."
         if node.is_dunder or node.node.decorator_list:
             message = f"{function} must take {name}, and Python or a decorator calls it"
-            raise LoomError(message, node.where, "Do this in an ordinary method, which is called by its name.")
-        sites = ", ".join(f"{p.site} ({p.origin})" for p in value.providers.values())
+            remedy = besides or "Do this in an ordinary method, which is called by its name."
+            raise LoomError(message, node.where, remedy)
         message = (
             f"{need.fragment if need else function} needs {name!r}, and {function} ({node.where}), which is called"
         )
         remedy = f"It is provided at {sites}. Provide it at {function} too, or on the way to it; where {function} is "
         remedy += "called after all, call it by its name, as `self.attribute`, or by a type: `layer: Block`."
-        raise LoomError(f"{message} by nobody, does not have it", str(need.origin) if need else node.where, remedy)
+        where = str(need.origin) if need else node.where
+        raise LoomError(f"{message} by nobody, does not have it", where, besides or remedy)
 
 
 def _plan_outward(graph: CallGraph, value: Value) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from repository import ARCHITECTURE, SOURCES
@@ -273,3 +274,23 @@ class TestSharedNames:
         assert '"empty"' in found["diff"] and not any(word in found["diff"] for word in ('"up"', "top", "nut"))
         assert any("belongs to the edit at model.py:" in one["reason"] for one in found["refused"])
         assert repository.read(ONE) == before
+
+
+@pytest.mark.parametrize(
+    ("package", "old", "new", "fragment"),
+    [
+        ("one", "    y = y + 1\n    y = y * y\n", "", "model/shift"),
+        ("two", "    return helper(y)\n", "    return y + 0\n", "model/tools"),
+    ],
+)
+def test_a_feature_that_is_deleted_by_hand(repository, package, old, new, fragment):
+    """The remedy leaves it out, and gives what was edited; a definition that only the feature used goes too."""
+    model, architecture = f"generated/{package}_any/model.py", f"templates/architectures/{package}.toml"
+    text = re.sub(r"def helper.*?(?=def scale)", "", repository.read(model), flags=re.DOTALL).replace(old, new)
+    repository.write(model, text)
+    output = repository.run("pull", f"{package}_any", code=1).output
+    assert f"it leaves out {fragment}, and no change of a fragment does\n" in output and "not valid" not in output
+    (line,) = set(re.findall(r"Write (without = \[.*?\]) in " + re.escape(architecture), output))
+    repository.write(architecture, f"{line}\n{repository.read(architecture)}")
+    repository.run("build", f"{package}", "--target=any", "--force")
+    assert repository.read(model).partition("\nimport math")[2] == text.partition("\nimport math")[2]

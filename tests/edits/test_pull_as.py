@@ -279,7 +279,7 @@ from generator.language.roles import attend
 
 @splice("Attention.parameters")
 def _(self):
-    self.tilt = nnx.Param(jnp.ones(()))
+    self.tilt = nnx.Param(jnp.ones(()), axes=())
 
 
 @splice("Attention.attend")
@@ -310,7 +310,7 @@ def test_library(tmp_path, monkeypatch):
     made.replace(model, rotation, f"{rotation}        q = q * self.tilt[...]\n")
     text = made.read(model)
     out = next(line for line in text.split("\n") if 'self.out = Linear("BTNU' in line)
-    made.replace(model, out, f"{out}\n        self.tilt = nnx.Param(jnp.ones(()))")
+    made.replace(model, out, f"{out}\n        self.tilt = nnx.Param(jnp.ones(()), axes=())")
     texts = "gelu", "tanh", "self.tilt = ", "self.tilt[...]"
     check_fragment(made, "llama3_lora_tpu", *(word for one in texts for word in ("--line", line_of(made, one, model))))
     assert made.read(MINE) == EXPECTED
