@@ -43,7 +43,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded())
     if segment_ids is not None:
         segment_ids = jnp.pad(segment_ids, ((0, 0), (0, T - length)))
     tiles = [(i, j) for i in range(0, T, C) for j in range(0, i + C, S)]  # the first query and key of each
-    point("attend_tiles.tiles", tiles, S)
+    point("attend_tiles.tiles", tiles, S, C, T)
 
     def multiply(equation: str, *factors: Array) -> Array:
         return jnp.einsum(equation, *factors, preferred_element_type=jnp.float32)
@@ -104,6 +104,6 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded())
 
     attend_tiles = jax.custom_vjp(lambda *inputs: forward(*inputs)[0])
     attend_tiles.defvjp(forward, backward)
-    with point("attend_tiles.context", attend_tiles, q, k, v, segment_ids):
+    with point("attend_tiles.context", attend_tiles, q, k, v, segment_ids, C, S, T):
         context, _ = attend_tiles(q, k, v, segment_ids)
     return context[:, :, :length].swapaxes(1, 2)

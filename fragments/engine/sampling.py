@@ -112,7 +112,7 @@ def penalize(logits: Array, sequences: Array, lengths: Array, metadata: Sampling
     """Applies penalties to logits [B, V] after the first `lengths` [B] tokens of sequences [B, S]."""
     B, S = sequences.shape
     rows, places = jnp.arange(B)[:, None], jnp.arange(S)
-    with point("penalize.seen", logits, sequences, rows):
+    with point("penalize.seen", logits, sequences, rows, B, S):
         seen = jnp.zeros(logits.shape, jnp.int32).at[rows, sequences]
     written = places < lengths[:, None]
     added = seen.add(written & (places >= metadata.prompt[:, None]))  # [B, V]

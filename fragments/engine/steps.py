@@ -120,14 +120,14 @@ def run(
         tokens, own_biases = jax.tree.map(lambda x: x[each[0]], (sequences, slots.biases))
         sampled = sample(logits.reshape(B * C, -1), tokens, positions.ravel() + 1, each[1], own_biases).reshape(B, C)
         is_last = positions + 1 == lengths[:, None]  # [B, C]
-        point("run.is_last", step, positions, is_last)
+        point("run.is_last", step, positions, is_last, B, C)
         # where none is sampled, to the last column, which is never read
         written = jnp.where(step.samples[:, None] & is_last, positions + 1, sequences.shape[1] - 1)
         sequences = sequences.at[step.slots[:, None], written].set(sampled)
         following = sequences[step.slots[:, None], positions + 1]  # [B, C]
         logprobs = jax.nn.log_softmax(logits)
         scores = jnp.take_along_axis(logprobs, following[:, :, None], axis=2)[:, :, 0]
-        with point("run.top", step, logprobs):
+        with point("run.top", step, logprobs, B, C):
             top = jax.lax.cond(step.top, likeliest, lambda x: jax.tree.map(jnp.zeros_like, likeliest(x)), logprobs)
-    point("run.output", scores, following, top)
+    point("run.output", scores, following, top, B, C)
     return StepOutput(scores, following, *top), cache, slots._replace(sequences=sequences)

@@ -54,7 +54,7 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     q, k, v = checkpoint_name((q, k, v), "attention")
     segments = splash.SegmentIds(*[jnp.pad(segment_ids, ((0, 0), (0, padding)))] * 2)  # of queries and of keys
     size = math.gcd(T + padding, 1024)  # queries or keys in a block
-    point("attend_splash.size", q, k, T, size)
+    point("attend_splash.size", q, k, T, size, H, N)
     # the backward kernel writes a partial gradient of q for each block of keys. So blocks grow with the sequence, which
     # makes the wasted work above the diagonal small, within the 16 MiB of vector memory of a v4
     keys = math.gcd(T + padding, 1024 * max(1, min(256 // H, math.ceil(T / 8192))))
@@ -66,12 +66,12 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
         residual_checkpoint_name="context",
         interpret=interpret,
     )
-    point("attend_splash.make", make_kernel)
-    with point("attend_splash.causal", T, padding):
+    point("attend_splash.make", make_kernel, H, N, T)
+    with point("attend_splash.causal", T, padding, H, N):
         mask = splash.CausalMask((T + padding, T + padding))
-    point("attend_splash.mask", mask)
+    point("attend_splash.mask", mask, H, N, T)
     kernel = make_kernel(splash.MultiHeadMask([mask] * N))
-    point("attend_splash.kernel", kernel, segments)
-    with point("attend_splash.run", kernel, q, k, v, segments):
+    point("attend_splash.kernel", kernel, segments, H, N, T)
+    with point("attend_splash.run", kernel, q, k, v, segments, H, N, T):
         context = jax.vmap(kernel)(q, k, v, segments)  # [B, N, T, H]
     return context.swapaxes(1, 2)[:, :T]

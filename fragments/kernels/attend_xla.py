@@ -16,7 +16,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded())
     """
     q, k, v = checkpoint_name((q, k, v), "attention")
     T, groups = q.shape[1], q.shape[2] // k.shape[2]
-    point("attend_xla.keys", k, v)
+    point("attend_xla.keys", k, v, T)
     k, v = jnp.repeat(k, groups, axis=2), jnp.repeat(v, groups, axis=2)
     q = (q * q.shape[-1] ** -0.5).swapaxes(1, 2)  # [B, N, T, H]
     k, v = (jnp.moveaxis(x, 1, 3) for x in (k, v))  # [B, N, H, T], so that gradients transpose no scores
@@ -26,17 +26,17 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded())
     for start in range(0, T, size):
         stop = min(start + size, T)
         visible = jnp.arange(stop) <= jnp.arange(start, stop)[:, None]  # [C, S]: C queries, S keys
-        point("attend.mask", visible, distance=jnp.arange(start, stop)[:, None] - jnp.arange(stop))
+        point("attend.mask", visible, T, distance=jnp.arange(start, stop)[:, None] - jnp.arange(stop))
         if segment_ids is not None:
             visible = visible & (segment_ids[:, None, start:stop, None] == segment_ids[:, None, None, :stop])
         scores = jnp.einsum("BNCH,BNHS->BNCS", q[:, :, start:stop], k[..., :stop], preferred_element_type=jnp.float32)
-        point("attend.scores", scores)
+        point("attend.scores", scores, T)
         scores = jnp.where(visible, scores, -1e30)
         highest = jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
-        point("attend.highest", highest)
+        point("attend.highest", highest, T)
         weights = jnp.exp(scores - highest)
         total = weights.sum(axis=-1, keepdims=True)  # divides the context, which is smaller than the scores
-        point("attend.total", total, highest)
+        point("attend.total", total, highest, T)
         context = jnp.einsum("BNCS,BNHS->BNCH", weights.astype(v.dtype), v[..., :stop])
         blocks.append((context / total).astype(v.dtype))
     return checkpoint_name(jnp.concatenate(blocks, axis=2).swapaxes(1, 2), "context")

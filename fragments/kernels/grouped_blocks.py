@@ -19,10 +19,10 @@ def blocks_product(x: Array, kernel: Array, sizes: Array) -> Array:
     N = min(R, R // S + E)  # upper bound on the number of blocks
     blocks = -(-sizes // S)  # [E]
     ends = jnp.cumsum(blocks)
-    with point("blocks_product.group", ends, N):
+    with point("blocks_product.group", ends, N, E, R, S):
         group = jnp.searchsorted(ends, jnp.arange(N), side="right")  # [N]
     padding = (ends - blocks) * S - (jnp.cumsum(sizes) - sizes)  # [E], rows of padding before each group
-    with point("blocks_product.slots", padding, sizes, R):
+    with point("blocks_product.slots", padding, sizes, R, E, N, S):
         slots = jnp.arange(R) + jnp.repeat(padding, sizes, total_repeat_length=R)
     x = jnp.zeros((N * S, x.shape[1]), x.dtype).at[slots].set(x, unique_indices=True)
     y = jnp.einsum("NSI,NIO->NSO", x.reshape(N, S, -1), kernel.at[group].get(mode="clip"))

@@ -28,7 +28,7 @@ class Attention(nnx.Module):
             self.key = Linear("BTD,DKU->BTKU", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
             self.value = Linear("BTD,DKU->BTKU", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
         self.out = Linear("BTNU,NUD->BTD", (N, H, D), ("heads", "head_size", "embed"), std, rngs)
-        point("Attention.parameters", config, rngs)
+        point("Attention.parameters", config, rngs, D, N, H, K=config.kv_heads)
 
     def __call__(self, x: Array) -> Array:
         with point("Attention.project", x):

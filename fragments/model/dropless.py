@@ -16,15 +16,15 @@ requires("experts")
 def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
     """Computes `apply_experts` on one device's tokens: a partial sum over the inner width, [1, B, T, D]."""
     B, T, D = x.shape
-    with point("dispatch.order", chosen):
+    with point("dispatch.order", chosen, B, D, T):
         pairs = jnp.argsort(chosen, axis=None)  # pairs of a token and an expert, sorted by expert
-    with point("dispatch.rows", x, weights, pairs, D):
+    with point("dispatch.rows", x, weights, pairs, D, B, T):
         rows = x.reshape(-1, D)[pairs // weights.shape[-1]]  # [B T A, D]
-    with point("dispatch.experts", experts, rows):
+    with point("dispatch.experts", experts, rows, B, D, T):
         y = experts(rows)
     with point("dispatch.back", y, pairs, B, T, D):
         y = y[jnp.argsort(pairs)].reshape(B, T, -1, D)  # back to the order of tokens
-    with point("dispatch.sum", y):
+    with point("dispatch.sum", y, B, D, T):
         total = jnp.einsum("BTAD,BTA->BTD", y, weights.astype(x.dtype))[None]
     return total
 

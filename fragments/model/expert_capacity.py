@@ -36,7 +36,7 @@ def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array
     place = jnp.zeros_like(expert).at[order].set(jnp.arange(len(expert)) - first[expert[order]])
 
     pairs = jnp.arange(len(expert))
-    with point("dispatch.rows", x, weights, pairs, D):
+    with point("dispatch.rows", x, weights, pairs, D, B, E, T):
         rows = x.reshape(-1, D)[pairs // weights.shape[-1]]  # [B T A, D]
     slots = jnp.zeros((E, capacity, D), x.dtype).at[expert, place].set(rows, mode="drop")
     if devices > 1:  # to the devices of the experts, and back
@@ -45,7 +45,7 @@ def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array
     if devices > 1:
         y = jax.lax.all_to_all(y, RULES["expert"], 1, 0, tiled=True)  # [E, capacity, D]
     y = y.at[expert, place].get(mode="fill", fill_value=0).reshape(B, T, -1, D)
-    with point("dispatch.sum", y):
+    with point("dispatch.sum", y, B, D, E, T):
         total = jnp.einsum("BTAD,BTA->BTD", y, weights.astype(x.dtype))[None]
     return total
 

@@ -36,7 +36,7 @@ class Experts(nnx.Module):
         self.gate = ExpertLinear((E, D, F), ("expert", "expert_embed", "expert_mlp"), std, rngs)
         self.up = ExpertLinear((E, D, F), ("expert", "expert_embed", "expert_mlp"), std, rngs)
         self.down = ExpertLinear((E, F, D), ("expert", "expert_mlp", "expert_embed"), std, rngs)
-        point("Experts.parameters", config, E, F)
+        point("Experts.parameters", config, E, F, D)
 
     def __call__(self, x: Array) -> Array:
         gate, up = checkpoint_name(self.gate(x), "gate"), checkpoint_name(self.up(x), "up")

@@ -53,7 +53,7 @@ class MixtureOfExperts(nnx.Module):
         self.active = config.experts_per_token
         self.router = Linear("BTD,DE->BTE", (D, E), ("embed", None), config.init_std, rngs)
         self.experts = Experts(config, rngs)
-        point("MixtureOfExperts.parameters", config, rngs)
+        point("MixtureOfExperts.parameters", config, rngs, D, E)
 
     def __call__(self, x: Array) -> Array:
         with jax.default_matmul_precision("highest"):  # in fp32 on TPUs too, in both passes

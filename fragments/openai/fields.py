@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from generator.language import point
 from generator.language.roles import (
     AnyTokenizer,
     ChatTemplate,
@@ -82,6 +83,7 @@ class Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     return_token_ids: bool = False
     prompt_cache_key: str = ""
     cache_salt: str = ""
+    point("Fields.fields")
 
     @property
     def stops(self) -> list[str]:
@@ -95,6 +97,7 @@ class Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     def sampling(self, seed: int, room: int, vocab_size: int, special: dict[str, int]) -> SamplingParams:
         """Returns the settings of one choice, with room for so many tokens; stop strings may be `special` tokens."""
         same = "temperature", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "ignore_eos"
+        point("Fields.sampling", same)
         ends = [special[stop] for stop in self.stops if stop in special]  # which do not appear in the text
         return SamplingParams(
             **{name: getattr(self, name) for name in (*same, "min_tokens", "logit_bias")},

@@ -39,7 +39,7 @@ def attend_packed(q: Array, k: Array, v: Array, segment_ids: Array, platform: st
         t = jnp.arange(segment_ids.shape[1])
         starts = jnp.where(segment_ids != jnp.roll(segment_ids, 1, axis=1), t, 0)
         first = jax.lax.cummax(starts, axis=1)  # [B, T]: the first key that a query sees
-        point("attend_packed.first", first, t)
+        point("attend_packed.first", first, t, H, T)
         return flash(q, k, v, first, H**-0.5, platform != "gpu")[:, :T, :, :H]
 
     if jax.sharding.get_abstract_mesh().empty:

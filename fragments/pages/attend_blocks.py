@@ -49,7 +49,7 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
         return add_keys(sums, k, v, jnp.where(places < before, places, UNSEEN))
 
     highest, total = jnp.full((B, N, T, 1), -1e30), jnp.zeros((B, N, T, 1))
-    point("attend_cached.start", highest, total)
+    point("attend_cached.start", highest, total, B, H, K, N, T)
     sums = highest, total, jnp.zeros((B, N, T, cache.value.shape[-1]))
     own = (x.astype(q.dtype).swapaxes(1, 2) for x in (cache.key, cache.value))
     sums = add_keys(sums, *own, jnp.where(positions < 0, UNSEEN, positions))
@@ -57,6 +57,6 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
         blocks = pages.block_tables.shape[1] // n  # all: a bound that depends on data makes the host wait
     else:
         blocks = -(jnp.max(before) // -(n * pages.key.shape[2]))
-    with point("attend_cached.loop", add_block, sums, blocks, before, n, pages):
+    with point("attend_cached.loop", add_block, sums, blocks, before, n, pages, B, H, K, N, T):
         _, total, context = jax.lax.fori_loop(0, blocks, add_block, sums)
     return (context / total).swapaxes(1, 2).astype(q.dtype)

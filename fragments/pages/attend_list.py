@@ -41,16 +41,16 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
     k, v = (x.astype(q.dtype).swapaxes(1, 2) for x in (cache.key, cache.value))
     scores = score(q, k, positions, jnp.where(positions < 0, UNSEEN, positions))
     highest = scores.max(axis=-1, keepdims=True)  # [B, N, T, 1]
-    point("attend_cached.highest", highest)
+    point("attend_cached.highest", highest, B, H, K, N, S, T)
     weights = jnp.exp(scores - highest)
     total = weights.sum(axis=-1, keepdims=True)
-    point("attend_cached.total", total, highest)
+    point("attend_cached.total", total, highest, B, H, K, N, S, T)
     sums = highest, total, weigh(weights, v)
 
     # a processor's cache holds 1,024 keys with up to 16 queries; more pages than sequences would be read in vain
     C = max(min(1024 // (S * -(-T // 16)), B), 1)
     held = jnp.maximum(-(before // -S), 0)  # [B]: pages with cached keys; none for padding, which is at -1
-    with point("attend_cached.ends", held, before, S):
+    with point("attend_cached.ends", held, before, S, B, C, H, K, N, T):
         ends = jnp.cumsum(held)  # [B]: where each sequence ends in the list of pages
     listed = jnp.arange(-(-pages.block_tables.size // C) * C)  # [J], of which ends[-1] are in use
     rows = jnp.searchsorted(ends, listed, side="right", method="compare_all")  # the sequence of each page

@@ -20,7 +20,9 @@ def find_left_out(
 ) -> tuple[str, str] | None:
     """Returns the fragment without which the edited files are woven, and what to write to leave it out."""
     path = f"templates/architectures/{woven.package.architecture}.toml"
-    origins = (o.path for hunk in refused for row in range(hunk.start, hunk.stop) for o in woven.origins(hunk.path, row))
+    origins = (
+        o.path for hunk in refused for row in range(hunk.start, hunk.stop) for o in woven.origins(hunk.path, row)
+    )
     for source, _ in Counter(origins).most_common(2):
         name = source.removeprefix("fragments/").removesuffix(".py")
         try:
@@ -45,4 +47,6 @@ def _read_code(text: str) -> list[str]:
         body = ast.parse(text).body
     except (SyntaxError, ValueError):
         return [text]
-    return [ast.dump(node) for node in body if not (isinstance(node, ast.Import | ast.ImportFrom) or is_docstring(node))]
+    return [
+        ast.dump(node) for node in body if not (isinstance(node, ast.Import | ast.ImportFrom) or is_docstring(node))
+    ]

@@ -19,7 +19,6 @@ from generator.code.tree import Tree, called_name, children, parse
 from generator.errors import LoomError
 from generator.language.parts import Splice
 
-
 _EXAMPLE = "model.layers.{}.self_attn.q_proj.weight", "d n h -> (n h) d"
 
 

@@ -224,7 +224,9 @@ class _InwardPlanner:
         sites = ", ".join(f"{p.site} ({p.origin})" for p in value.providers.values())
         site, besides = self.graph.common_site(self._start), ""
         if site and site not in value.providers:
-            besides = f'It is provided at {sites}. Write @provide("{site}", optional=True) def {name}(...) besides: what it '
+            besides = (
+                f'It is provided at {sites}. Write @provide("{site}", optional=True) def {name}(...) besides: what it '
+            )
             besides += f"returns is for those that have no {name}, and the others pass theirs."
         if node.is_dunder or node.node.decorator_list:
             message = f"{function} must take {name}, and Python or a decorator calls it"

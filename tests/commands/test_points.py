@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -13,6 +14,7 @@ from generator.commands.cli import gen
 from generator.commands.points import list_points
 from generator.errors import LoomError
 from generator.recipe.library import Library
+from generator.weave.points import find_points
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LIBRARY = Library.read((REPOSITORY,))
@@ -36,6 +38,25 @@ def test_what_it_shows_and_who_splices():
     for splice in entry["splices"]:
         path, line = splice["at"].split(":")
         assert LIBRARY.files[path].split("\n")[int(line) - 1].startswith(("@splice", "def _("))
+
+
+def test_a_point_shows_the_sizes_of_its_host():
+    """Else a splice reads them from the config again, under names that the weaver must change: differential_D."""
+    hidden = []
+    for point in (
+        point
+        for fragment in LIBRARY.everything
+        if fragment.folder != "tests"
+        for definition in fragment.definitions
+        for point in find_points(definition.name, definition.text).values()
+        if point.hosts
+    ):
+        nodes = [*ast.walk(point.hosts[-1])]
+        looped = {n for c in nodes if isinstance(c, ast.comprehension) for n in ast.walk(c.target)}
+        names = [n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n not in looped]
+        sizes = {n.id for n in names if re.fullmatch("[A-Z]", n.id) and n.lineno < point.statement.lineno}
+        hidden += [(point.where, name) for name in sizes - {*point.shown, *point.named}]
+    assert hidden == []
 
 
 def test_the_branch_of_a_splice_that_has_other_statements():

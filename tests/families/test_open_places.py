@@ -69,6 +69,21 @@ def _(self, F):
 @splice("read_fields.found")
 def _(found, kind):
     found.pop("response_format", None)
+
+
+@splice("Fields.fields")
+def _():
+    patience: int = 3  # of a request
+
+
+@splice("Fields.sampling")
+def _(same):
+    same = (*same, "patience")
+
+
+@splice("SamplingParams.fields")
+def _():
+    patience: int = 0  # of a request
 '''
 BLOCK = '''"""A scale on each branch of a block, by a fragment that knows how the block's norm is called."""
 
@@ -113,6 +128,8 @@ def test_a_head_bias_knows_its_part_of_the_vocabulary_and_the_loss_its_batch(tmp
     folder = package("llama2", HEAD, tmp_path, without='"data/packing"')
     loaded = parity.load_package(folder)
     train, model, data = loaded.train, loaded.model, importlib.import_module(f"{folder.name}.data")
+    completion = importlib.import_module(f"{folder.name}.openai").Completion(prompt="a", patience=7)
+    assert completion.sampling(0, 8, 258, {}).patience == 7 and loaded.engine.SamplingParams().patience == 0
     sizes = dict(layers=1, width=32, vocab_size=258, sequence_length=16, batch_size=2, dtype="float32")
     config = dataclasses.replace(loaded.config.PRESETS["tiny"], **sizes)
     decoder = model.Decoder(config, nnx.Rngs(0))
