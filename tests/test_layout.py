@@ -33,13 +33,18 @@ class TestFiles:
         )
 
     def test_a_circle(self):
-        text = refused_package(
-            {"model/model": "def model():\n    return loss()\n", "train/loss": "def loss():\n    return model()\n"}
-        )
+        """The remedy names the folder in which a definition has what it uses, and following it helps."""
+        sources = {
+            "model/model": "def model():\n    return loss()\n",
+            "train/loss": "def loss():\n    return model()\n",
+        }
+        text = refused_package(sources)
+        assert package({"model/model": sources["model/model"], "model/loss": sources["train/loss"]})
         assert text == (
             "fragments/model/model.py:2: files import each other in a circle, model.py -> train.py "
             "-> model.py: model in "
-            "model.py uses loss, loss in train.py uses model\n  Move a definition to a fragment of another folder."
+            "model.py uses loss, loss in train.py uses model\n"
+            "  Move loss to a fragment of its own in fragments/model/, whose definitions go to model.py."
         )
 
     def test_no_documentation(self):

@@ -35,11 +35,12 @@ def test_optimizer_is_that_of_torch():
     decays = [p for name, p in leaves.items() if not any(word in name for word in VECTORS)]
     vectors = [p for name, p in leaves.items() if any(word in name for word in VECTORS)]
     assert vectors and decays
-    reference = torch.optim.AdamW(
-        [{"params": decays, "weight_decay": 0.5}, {"params": vectors, "weight_decay": 0.0}],
-        betas=(config.adam_b1, config.adam_b2),
-        eps=config.adam_epsilon,
-    )
+    with point("test_adamw.reference", config, decays, vectors):
+        reference = torch.optim.AdamW(
+            [{"params": decays, "weight_decay": 0.5}, {"params": vectors, "weight_decay": 0.0}],
+            betas=(config.adam_b1, config.adam_b2),
+            eps=config.adam_epsilon,
+        )
     rng = np.random.default_rng(0)
     for step in range(config.steps):
         # norms from below to above max_gradient_norm
@@ -53,8 +54,9 @@ def test_optimizer_is_that_of_torch():
         reference.step()
         updates, opt_state = optimizer.update(gradients, opt_state, model)
         model = optax.apply_updates(model, updates)
-        for name, x in arrays(model).items():
-            np.testing.assert_allclose(x, leaves[name].detach(), rtol=1e-4, atol=1e-6, err_msg=f"{name} {step}")
+        with point("test_adamw.updated", model, leaves, step):
+            for name, x in arrays(model).items():
+                np.testing.assert_allclose(x, leaves[name].detach(), rtol=1e-4, atol=1e-6, err_msg=f"{name} {step}")
 
 
 def test_gradient_norm_is_logged_before_clipping():
@@ -67,7 +69,8 @@ def test_gradient_norm_is_logged_before_clipping():
 def test_state_is_made_as_its_parameters_are_laid_out():
     mesh = make_mesh(1, 1, 1)
     state = create_state(SMALL, mesh)
-    parameters, mean = state.model, state.opt_state[1][0].mu
+    with point("test_adamw.moments", state):
+        parameters, mean = state.model, state.opt_state[1][0].mu
     point("test_adamw.parameters", parameters)
     for parameter, moment in zip(jax.tree.leaves(parameters), jax.tree.leaves(mean)):
         assert parameter.sharding == moment.sharding

@@ -4,10 +4,13 @@ Source: Jordan et al. 2024, kellerjordan.github.io/posts/muon; Liu et al. 2025, 
 """
 
 import jax
+import numpy as np
 import optax
+import torch
 from flax import nnx
 
 from generator.language import splice
+from generator.language.roles import arrays, decays
 
 
 class Config:
@@ -41,14 +44,44 @@ def muon_matrices(model):
 @splice("make_optimizer.rule")
 def _(rate, b1, b2, epsilon, decay, rule, config):
     # updates have AdamW's RMS (Liu et al. 2025, arXiv 2502.16982, section 2.2), so that one rate serves both
-    rule = optax.contrib.muon(
-        rate,
+    muon = optax.contrib.muon(
+        1.0,
         beta=config.muon_beta,
         eps=epsilon,
         mu_dtype=config.moments_dtype,
-        weight_decay=decay,
         adam_b1=b1,
         adam_b2=b2,
         muon_weight_dimension_numbers=muon_matrices,
         consistent_rms=0.2,
     )
+    # the embedding and the head decay too; the updates are subtracted already
+    rule = optax.chain(muon, optax.add_decayed_weights(-decay, decays), optax.scale_by_schedule(rate))
+
+
+@splice("test_adamw.reference", optional=True)
+def _(config, decays, vectors, reference):
+    groups = [{"params": decays, "weight_decay": 0.5}, {"params": vectors, "weight_decay": 0.0}]
+    # with so large a momentum_decay, torch's momentum is b1 from the first step on, as optax's
+    reference = torch.optim.NAdam(
+        groups,
+        betas=(config.adam_b1, config.adam_b2),
+        eps=config.adam_epsilon,
+        momentum_decay=1e9,
+        decoupled_weight_decay=True,
+    )
+
+
+@splice("test_adamw.updated", optional=True)
+def _(model, leaves, step):
+    orthogonal = tuple(arrays(muon_matrices(model)))  # each path goes on with the sides of the matrix
+    for path, x in arrays(model).items():
+        if any(side.startswith(path) for side in orthogonal):
+            leaves[path].data = torch.tensor(x)  # Muon's
+        np.testing.assert_allclose(x, leaves[path].detach(), rtol=1e-4, atol=1e-6, err_msg=f"{path} {step}")
+
+
+@splice("test_adamw.moments", optional=True)
+def _(state, parameters, mean):
+    rules = [rule.inner_state[0].mu for rule in state.opt_state[1][0].inner_states.values()]
+    mean = {jax.tree_util.keystr(path): x for mu in rules for path, x in jax.tree.leaves_with_path(mu)}
+    parameters = {jax.tree_util.keystr(path): x for path, x in jax.tree.leaves_with_path(state.model)}

@@ -6,8 +6,6 @@ import ast
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from graphlib import CycleError, TopologicalSorter
-from itertools import pairwise
 
 from generator import __version__
 from generator.code.caching import cached
@@ -17,11 +15,12 @@ from generator.code.tree import module_of
 from generator.errors import LoomError, short
 from generator.language.fragment import Fragment
 from generator.language.parts import Definition, Field, Import
+from generator.package.circles import check_import_circles
 from generator.package.config import write_values
 from generator.package.imports import make_import, name_order, write_imports
 from generator.package.templating import render_text
 from generator.recipe.recipe import Recipe
-from generator.weave.link import Linker, References, origin_of, reachable
+from generator.weave.link import Linker, References, reachable
 
 CONFIG = "config.py"
 
@@ -117,7 +116,8 @@ def link_files(recipe: Recipe, definitions: dict[str, Definition], fields: list[
     keys_of = {CONFIG: [key for key in links.config_texts if key in links.reachable]}
     for key in _reading_order(links, definitions):
         keys_of.setdefault(links.files[key], []).append(key)
-    _check_import_circles(keys_of, links)
+    folders, builtin = recipe.package_file.data.folders, recipe.library.builtin
+    check_import_circles(keys_of, links.files, links.texts, links.references, folders, builtin)
     paths = {fragment.path: fragment.name for fragment in recipe.fragments}
     unformatted, modules, fragments = {}, {}, {}
     for file, keys in keys_of.items():
@@ -210,26 +210,6 @@ def _names_at_definition(text: str) -> frozenset[str]:
         else:
             queue += ast.iter_child_nodes(node)
     return frozenset(names)
-
-
-def _check_import_circles(keys_of: dict[str, list[str]], links: _Links) -> None:
-    """Refuses files that import each other."""
-    uses = {  # file -> other file -> the key of a definition, and a key in the other file that it uses
-        file: {links.files[used]: (key, used) for key in keys for used in links.references(key).uses}
-        for file, keys in keys_of.items()
-    }
-    try:
-        TopologicalSorter({file: others.keys() - {file} for file, others in uses.items()}).prepare()
-    except CycleError as error:
-        circle = error.args[1][::-1]
-        start = circle.index(min(circle))
-        circle = [*circle[start:-1], *circle[: start + 1]]
-        edges = [(*uses[file][other], file) for file, other in pairwise(circle)]
-        reasons = ", ".join(f"{key} in {file} uses {used}" for key, used, file in edges)
-        key, used, _ = edges[0]
-        message = f"files import each other in a circle, {' -> '.join(circle)}: {reasons}"
-        where = str(origin_of(links.texts[key], used))
-        raise LoomError(message, where, "Move a definition to a fragment of another folder.") from None
 
 
 def write_header(recipe: Recipe, fragments: Iterable[str]) -> Traced:

@@ -39,6 +39,7 @@ from generator.errors import LoomError, nearest
 from generator.language.parts import Definition, Splice
 from generator.weave.adapt import HostNames, Need, adapt, adapt_fields
 from generator.weave.branches import check_branches, find_branches
+from generator.weave.generators import complete_generators
 from generator.weave.order import sort_splices
 from generator.weave.points import Point, find_points
 from generator.weave.shared import check_shared_bound, find_shared
@@ -87,6 +88,7 @@ def weave_splices(
             text, more, filled = _splice_definition(key, text, chosen, carried, owners)
             needs += more
             done |= filled
+        text = text if text is definition.text else complete_generators(text)
         check_shared_bound(text, shared)
         woven[key] = definition if text is definition.text else replace(definition, text=text)
     for splice in (splice for name, some in by_point.items() if name not in hosts for splice in some):

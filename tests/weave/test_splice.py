@@ -364,3 +364,25 @@ class TestASharedVariable:
         assert "both share a variable clock" in refused(host=self.HOST, clock=self.CLOCK, other=self.CLOCK)
         never = self.HOST.replace('point("train.start")', 'if steps:\n            point("train.start")')
         assert "may read clock before" in refused(host=never, clock=self.CLOCK)
+
+
+def test_a_generator_that_nothing_splices_into():
+    """It yields nothing; a function that returns an iterator, or computes first, is left as it is."""
+    host = """
+    def names() -> Iterator[str]:
+        \"\"\"Yields names.\"\"\"
+        point("names")
+
+    def both() -> Iterator[str]:
+        point("both.first")
+        point("both.last")
+
+    def given(x) -> Iterator[str]:
+        point("given", x)
+        return iter(x)
+    """
+    names = run("from typing import Iterator\n" + woven(host=host))
+    assert [[*names["names"]()], [*names["both"]()], [*names["given"]("ab")]] == [[], [], ["a", "b"]]
+    more = '@splice("names", "both.last")\ndef _():\n    yield "x"\n'
+    text = woven(host=host, more=more)
+    assert "yield from ()" not in text and [*run("from typing import Iterator\n" + text)["both"]()] == ["x"]
