@@ -9,6 +9,7 @@ import pytest
 from generator.errors import LoomError
 from generator.language.fragment import Fragment, parse_fragment
 
+SPLICE = "from generator.language import splice\n"
 TEXT = '''
 """Rotary position embedding.
 
@@ -148,6 +149,10 @@ class TestRefused:
             ('@splice("a")\ndef _(x):\n    """Nothing."""\n', 2, "the splice for a has no statements"),
             ('@provide("a")\ndef p(x):\n    y = x\n', 2, "the provider of p does not end in `return VALUE`"),
             ('@provide("a")\ndef p(x):\n    yield x\n    return x\n', 3, "a provider cannot have `yield x`"),
+            (f'{SPLICE}@splice("a")\ndef _(x):\n    proceed()\n', 4, "uses proceed, which is not imported"),
+            (f'{SPLICE}@splice("a")\ndef _():\n    if setting("b"):\n        pass\n', 4, "uses setting, which is not"),
+            (f"{SPLICE}requires('b')\n", 2, "uses requires, which is not imported"),
+            ("def f(self):\n    self.a = nnx.Param(ones(4))\n", 2, "a parameter of a model without axes"),
         ],
     )  # fmt: skip
     def test_message(self, text, line, message):
@@ -155,3 +160,15 @@ class TestRefused:
             parse_fragment("fragments/model/rope.py", text)
         assert str(raised.value).startswith(f"fragments/model/rope.py:{line}: {message}")
         assert raised.value.remedy
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            f'{SPLICE}from generator.language import proceed\n\n@splice("a")\ndef _(x):\n    proceed()\n',
+            f'{SPLICE}@splice("a")\ndef _(layers, setting):\n    layers = setting\n',
+            f"{SPLICE}def point(x):\n    return x\n\ndef f(x):\n    return point(x)\n",
+            'def f(self):\n    self.a = nnx.Param(ones(4), axes=("embed",))\n    self.b = nnx.Param(1.0, axes=())\n',
+        ],
+    )
+    def test_words_that_are_bound_and_axes_that_are_given(self, text):
+        assert parse_fragment("fragments/model/rope.py", text)

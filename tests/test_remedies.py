@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -51,7 +52,8 @@ def depth(self) -> int:
 def woven(architecture: str, base: str = "llama2", parts: Sequence[str] = ("all",), **fragments: str) -> Package:
     """A variant of a built-in architecture, in a project that has these fragments in fragments/model/."""
     text = f'base = "{base}"\ntitle = "Mine"\n{architecture}'
-    own = {f"fragments/model/{name}.py": fragment for name, fragment in fragments.items()}
+    paths = {name: name if "/" in name else f"model/{name}" for name in fragments}
+    own = {f"fragments/{paths[name]}.py": fragment for name, fragment in fragments.items()}
     library = Library({**FILES, "templates/architectures/mine.toml": text, **own}, FILES.keys())
     return weave("mine", "cpu", library, parts=parts)
 
@@ -222,6 +224,71 @@ def test_a_model_that_cannot_decode_says_so():
     assert (
         "the model cannot have the part serve: it has no keys and values that a cache can keep (pages/pages)\n" in text
     )
+
+
+MARKED = '''"""Queries that depend on what batches have."""
+
+from generator.language import provide, splice
+
+
+@splice("Attention.heads")
+def _(q, marks):
+    q = q * marks
+'''
+PROVIDED = """
+
+@provide({site})
+def marks({reads}):
+    return {value}
+"""
+
+
+@pytest.mark.parametrize("parts", [(), ("all",)], ids=["trainer", "parts"])
+def test_a_value_of_batches_has_a_fallback_for_others(parts):
+    """First it is provided nowhere, then only where there are batches, then everywhere."""
+    selected = 'fragments = ["model/own"]\n'
+    assert 'Write @provide("SITE") def marks(...) where it is known' in refused(selected, parts=parts, own=MARKED)
+    known = MARKED + PROVIDED.format(site='"loss"', reads="batch", value='batch["marks"]')
+    text = refused(selected, parts=parts, own=known)
+    (site,) = re.findall(r"It is provided at loss .*? Write @provide\((.*)\) def marks\(\.\.\.\) besides", text)
+    everywhere = known + PROVIDED.format(site=site, reads="tokens", value="tokens * 0 + 1")
+    files = woven(selected, parts=parts, own=everywhere).files
+    assert 'batch["marks"]' in files["train.py"] and "q = q * marks" in files["model.py"]
+
+
+HELPED = '''"""Scores that are bounded, in steps with a cache and without."""
+
+import jax.numpy as jnp
+
+from generator.language import splice
+{imported}
+
+@splice("attend_cached.scores", "attend.scores", optional=True)
+def _(scores):
+    scores = squash(scores)
+
+
+@splice("Attention.heads")
+def _(q):
+    q = squash(q)
+'''
+HELPER = "\n\ndef squash(x):\n    return jnp.tanh(x)\n"
+
+
+def test_a_helper_of_attention_over_pages_has_a_place():
+    """model.py imports pages.py, so that what both use is in the latter."""
+    text = refused('fragments = ["model/own"]\n', own=HELPED.format(imported="") + HELPER)
+    (folder,) = re.findall(r"Move squash to a fragment of its own in fragments/(\w+)/, whose definitions go to", text)
+    sources = {
+        "model/own": HELPED.format(imported="from generator.language.roles import squash\n"),
+        f"{folder}/squash": f'"""Squash."""\n\nimport jax.numpy as jnp\n{HELPER}',
+    }
+    assert "def squash(" in woven(f"fragments = {[*sources]}\n", **sources).files["pages.py"]
+
+
+def test_a_family_without_rotation_has_no_buffers():
+    files = woven('without = ["model/rope", "tests/test_rope"]\n', parts=()).files["huggingface.py"]
+    assert re.search(r"def hf_buffers\(\).*?\n    yield from \(\)\n", files, re.DOTALL)
 
 
 def test_a_preset_with_a_dot_in_its_name():

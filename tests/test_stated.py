@@ -6,7 +6,9 @@ import pytest
 from miniature import files
 
 from generator.errors import LoomError
+from generator.language.fragment import parse_fragment
 from generator.recipe.library import Library
+from generator.recipe.rows import check_rows
 from generator.weaver import weave
 
 FRAGMENTS = {
@@ -125,6 +127,33 @@ def test_a_setting_has_another_name_wherever_fragments_speak_of_it():
     assert 'hf.setdefault("use_bias", False)' in text and '"use_bias", True' in text and "norm_bias" not in text
     same = LAYER.replace('"hidden_size", "width"', '"width", "width"')  # a field of Config keeps its name
     assert 'yield "size", "width"\n' in woven('[hf.names]\nwidth = "size"\n', WITH_LAYER, layer=same)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (
+            '"layers.{}.q", "d n -> n e"',
+            "'d n -> n e' is not a layout of a tensor\n  Write one like d n h -> (n h) d: ",
+        ),
+        ('"layers.{}.q", "d n h -> (d h) n"', "'d n h -> (d h) n' is not a layout of a tensor"),
+        ('"layers.{}.q r", "d -> d"', "'layers.{}.q r' cannot be the name of a tensor"),
+        ('"layers.{}.q", "d > d"', "query.kernel has no layout in checkpoints\n  Write yield"),
+        ('"layers.{}.q"', "query.kernel has no layout in checkpoints"),
+        ('"layers.q", "d -> d"', "layers.q is the same tensor in each layer"),
+    ],
+)
+def test_rows_of_tensors_in_fragments(row, message):
+    text = f'@splice("hf.layer_tensors")\ndef _():\n    yield "query.kernel", {row}\n'
+    (splice,) = parse_fragment("fragments/model/layer.py", text).splices
+    with pytest.raises(LoomError) as raised:
+        check_rows(splice)
+    assert str(raised.value).startswith(f"fragments/model/layer.py:3: {message}")
+
+
+def test_rows_of_fragments_are_checked_when_they_are_woven():
+    with pytest.raises(LoomError, match="is not a layout of a tensor"):
+        woven("", WITH_LAYER, layer=LAYER.replace("d n h -> (n h) d", "d n h -> (n h) e"))
 
 
 def test_a_base_is_built_on():
