@@ -18,12 +18,14 @@ from generator.language.roles import InputError, end_with_parent
 MOST = 1e6  # a larger reward is a mistake
 
 
-def reward(function: Callable, prompt: Any, completion: str, row: dict[str, Any]) -> float | str:
-    """Calls the function, in a process of its own. Returns the reward, or what went wrong."""
+def reward(function: Callable, prompt: Any, completion: str, row: dict[str, Any]) -> float | str | None:
+    """Calls the function, in a process of its own. Returns the reward, None if there is none, or what went wrong."""
     try:
         found = function(prompt, completion, **row)
+        if found is None:
+            return None
         if isinstance(found, str) or not abs(value := float(found)) <= MOST:
-            return f"returned {found!r}, and must return a number of at most {MOST:,.0f}"
+            return f"returned {found!r}, and must return a number of at most {MOST:,.0f}, or None"
         return value
     except BaseException as error:  # sys.exit() too
         *_, last = traceback.extract_tb(error.__traceback__)
@@ -31,10 +33,10 @@ def reward(function: Callable, prompt: Any, completion: str, row: dict[str, Any]
 
 
 class Rewards:
-    """Rewards completions by `call`, some at a time, each in at most `seconds`; what takes longer is `missing`."""
+    """Rewards completions by `call`, some at a time, each in at most `seconds`."""
 
-    def __init__(self, name: str, seconds: float, flag: str = "--reward", call: Callable = reward, missing: Any = 0.0):
-        self.name, self.seconds, self.call, self.missing = f"{flag} {name}", seconds, call, missing
+    def __init__(self, name: str, seconds: float, flag: str = "--reward", call: Callable = reward):
+        self.name, self.seconds, self.call = f"{flag} {name}", seconds, call
         module, _, function = name.partition(":")
         try:
             self.function = getattr(importlib.import_module(module), function)
@@ -56,22 +58,22 @@ class Rewards:
             problem = f"{self.name} cannot take the row's fields: {error}"
             raise InputError(f"{source}: {problem}: change the row, or the function") from None
 
-    def __call__(self, asked: Sequence[tuple[Any, Any, dict[str, Any]]]) -> tuple[list[Any], int]:
-        """Returns the rewards of prompts, completions and other fields of their rows; and how many did not finish.
+    def __call__(self, asked: Sequence[tuple[Any, Any, dict[str, Any]]]) -> list[Any]:
+        """Returns the rewards of prompts, completions and other fields of their rows.
 
-        What takes too long, or ends its process, has the reward 0. Raises InputError if the function raises an
-        error, or returns no number.
+        What takes too long, or ends its process, has None. Raises InputError if the function raises an error, or
+        returns no number.
         """
         futures = [self.pool.schedule(self.call, (self.function, *one), timeout=self.seconds) for one in asked]
-        rewards, unfinished = list[Any](), 0
+        rewards, is_warned = list[Any](), False
         for future, (prompt, completion, _) in zip(futures, asked, strict=True):
             where = f"{self.name}: on the completion {str(completion)[:200]!r} of {str(prompt)[:200]!r}"
             try:
                 found = future.result()
             except (concurrent.futures.TimeoutError, pebble.ProcessExpired) as error:
-                if not unfinished:
-                    print(f"warning: {where}: {error!r}: taken as {self.missing}", file=sys.stderr)
-                unfinished, found = unfinished + 1, self.missing
+                if not is_warned:
+                    print(f"warning: {where}: {error!r}: taken as None", file=sys.stderr)
+                found, is_warned = None, True
             except Exception as error:  # the row cannot be sent, for example
                 found = repr(error)
             if isinstance(found, str):
@@ -79,4 +81,4 @@ class Rewards:
                     other.cancel()
                 raise InputError(f"{where}: {found}: fix the function")
             rewards.append(found)
-        return rewards, unfinished
+        return rewards

@@ -98,8 +98,9 @@ def failing_together() -> Iterator[None]:
 def _(self):
     with failing_together():
         proceed()
-    values = multihost_utils.process_allgather(np.array([*self.metrics.values()])).mean(axis=0)
-    self.metrics = dict(zip(self.metrics, values.tolist(), strict=True))  # means over processes
+    values = np.ma.masked_invalid(multihost_utils.process_allgather(np.array([*self.metrics.values()])))
+    means = values.mean(axis=0).filled(np.nan)  # over processes that have rewards
+    self.metrics = dict(zip(self.metrics, means.tolist(), strict=True))
 
 
 @splice("Rollouts.reference")

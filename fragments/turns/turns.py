@@ -89,7 +89,7 @@ class Environment:
             raise InputError("--environment-function and --max-turns: give both, also to go on, and --reward")
         self.config, self.tokenizer, self.ends = config, tokenizer, ends
         self.chats, flag = WithTemplate(tokenizer, config.tokenizer), "--environment-function"
-        self.function = Rewards(config.environment_function, config.reward_seconds, flag, answer, None)
+        self.function = Rewards(config.environment_function, config.reward_seconds, flag, answer)
         for row in rows:
             if isinstance(row.prompt, str):
                 raise InputError(f"{row.source}: {flag} answers in chats: make the prompt a list of messages")
@@ -105,7 +105,7 @@ class Environment:
             for talk, request in newest.items():
                 self.add_turn(talk, request)
             going = [talk for talk in newest if talk.finish == "stop" and turn < self.config.max_turns]
-            answers, _ = self.function([(talk.row.prompt, talk.said, talk.row.fields) for talk in going])
+            answers = self.function([(talk.row.prompt, talk.said, talk.row.fields) for talk in going])
             newest = {}
             for talk, found in zip(going, answers, strict=True):
                 talk.is_unfinished = found is None
