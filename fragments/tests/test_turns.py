@@ -27,7 +27,6 @@ from generator.language.roles import (
     load_ends,
     load_tokenizer,
     make_mesh,
-    module,
     save_served,
     train,
     wide_model,
@@ -183,14 +182,13 @@ def test_answers(settings):
     assert answer(lambda messages, a: [user], [], [], {"a": 1}) == [user | {"more": [1, {"2": 3}]}]
     assert answer(lambda messages: messages, [user], [user], {})[1]["content"] == "é"
     assert "bytes, and may return 1,000,000" in answer(lambda messages: [user | {"content": long}], [], [], {})
-    for wrong in user | {"content": "\ud800"}, user | {"more": b"x"}, user | {"more": {1}}:
+    assert answer(lambda messages: [user | {"content": "\ud83d"}], [], [], {})[0]["content"] == "\ufffd"
+    for wrong in user | {"more": b"x"}, user | {"more": {1}}:
         assert "Error(" in answer(lambda messages: [wrong], [], [], {})
     call = '<tool_call>\n{"name": "look", "arguments": {"at": "größer"}}\n</tool_call>'
     text = f'a{call}<tool_call>{{"name": 3}}</tool_call>{call}<tool_call>[]</tool_call><tool_call>x'
-    _, theirs = module("openai").ToolCalls().add(text, is_end=True)
-    wanted = [x["function"] | {"arguments": json.loads(x["function"]["arguments"])} for x in theirs]
-    assert [x["function"] for x in find_calls(text)] == wanted and len(wanted) == 2
-    assert find_calls('<tool_call>{"name": "x", "arguments": {"a": "\\ud83d"}}</tool_call>') == []  # half of a pair
+    wanted = {"type": "function", "function": {"name": "look", "arguments": {"at": "größer"}}}
+    assert find_calls(text) == [wanted] * 2
 
 
 CANNOT_GO_ON = {

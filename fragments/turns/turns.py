@@ -4,11 +4,9 @@ Source: Yao et al. 2022, arXiv 2210.03629 (actions and observations in turn); Ji
 3.1 (no loss on tokens that the model did not sample).
 """
 
-import contextlib
 import dataclasses
 import json
 import math
-import re
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -26,10 +24,11 @@ from generator.language.roles import (
     Request,
     Rewards,
     TemplateError,
+    ToolCalls,
     WithTemplate,
 )
 
-requires("rollouts")
+requires("rollouts", "tool_parser")
 
 
 class Config:
@@ -37,20 +36,10 @@ class Config:
     max_turns: int = 0  # turns of the assistant in a chat at most; 0: one, which no function answers
 
 
-CALL = re.compile("<tool_call>(.*?)</tool_call>", re.DOTALL)  # of Hermes, Qwen and others, as the server reads it
-
-
 def find_calls(text: str) -> list[dict[str, Any]]:
     """Returns the tool calls in a text, as chat templates take them."""
-    calls = list[dict[str, Any]]()
-    for inside in CALL.findall(text):
-        with contextlib.suppress(AttributeError, LookupError, RecursionError, TypeError, ValueError):
-            function = json.loads(inside)
-            if isinstance(name := function["name"], str):
-                called = {"name": name, "arguments": function.get("arguments", {})}
-                json.dumps(called, ensure_ascii=False).encode()  # raises for half of a surrogate pair
-                calls.append({"type": "function", "function": called})
-    return calls
+    _, calls = ToolCalls().add(text, is_end=True)
+    return [{"type": "function", "function": x | {"arguments": json.loads(x["arguments"])}} for x in calls]
 
 
 def answer(function: Callable, prompt: list[Any], said: list[Any], row: dict[str, Any]) -> list[Any] | str:
@@ -58,6 +47,8 @@ def answer(function: Callable, prompt: list[Any], said: list[Any], row: dict[str
     try:
         found = function([*prompt, *said], **row)
         text = json.dumps([] if found is None else found, ensure_ascii=False)
+        # half of a surrogate pair becomes U+FFFD, as in data: a tool may repeat what the model wrote
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         if (size := len(text.encode())) > 1_000_000:
             return f"returned {size:,} bytes, and may return 1,000,000"
         added = json.loads(text)

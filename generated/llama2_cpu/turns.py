@@ -2,11 +2,9 @@
 # Fragments: turns/turns.
 """Chats of several turns: the model samples those of the assistant, and a function answers them."""
 
-import contextlib
 import dataclasses
 import json
 import math
-import re
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -20,21 +18,13 @@ from .engine import Engine, Request
 from .errors import InputError
 from .rewards import Rewards
 from .tokenizer import AnyTokenizer
-
-CALL = re.compile("<tool_call>(.*?)</tool_call>", re.DOTALL)  # of Hermes, Qwen and others, as the server reads it
+from .tool_parser import ToolCalls
 
 
 def find_calls(text: str) -> list[dict[str, Any]]:
     """Returns the tool calls in a text, as chat templates take them."""
-    calls = list[dict[str, Any]]()
-    for inside in CALL.findall(text):
-        with contextlib.suppress(AttributeError, LookupError, RecursionError, TypeError, ValueError):
-            function = json.loads(inside)
-            if isinstance(name := function["name"], str):
-                called = {"name": name, "arguments": function.get("arguments", {})}
-                json.dumps(called, ensure_ascii=False).encode()  # raises for half of a surrogate pair
-                calls.append({"type": "function", "function": called})
-    return calls
+    _, calls = ToolCalls().add(text, is_end=True)
+    return [{"type": "function", "function": x | {"arguments": json.loads(x["arguments"])}} for x in calls]
 
 
 def answer(function: Callable, prompt: list[Any], said: list[Any], row: dict[str, Any]) -> list[Any] | str:
@@ -42,6 +32,8 @@ def answer(function: Callable, prompt: list[Any], said: list[Any], row: dict[str
     try:
         found = function([*prompt, *said], **row)
         text = json.dumps([] if found is None else found, ensure_ascii=False)
+        # half of a surrogate pair becomes U+FFFD, as in data: a tool may repeat what the model wrote
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         if (size := len(text.encode())) > 1_000_000:
             return f"returned {size:,} bytes, and may return 1,000,000"
         added = json.loads(text)

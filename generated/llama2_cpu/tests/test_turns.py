@@ -24,7 +24,7 @@ from ..tokenizer import load_tokenizer
 from ..train import train
 from ..turns import Conversation, Environment, answer, find_calls
 from .engines import WIDE, wide_model
-from .served import module, save_served
+from .served import save_served
 
 EOS = 257  # </s>
 
@@ -176,14 +176,13 @@ def test_answers(settings):
     assert answer(lambda messages, a: [user], [], [], {"a": 1}) == [user | {"more": [1, {"2": 3}]}]
     assert answer(lambda messages: messages, [user], [user], {})[1]["content"] == "é"
     assert "bytes, and may return 1,000,000" in answer(lambda messages: [user | {"content": long}], [], [], {})
-    for wrong in user | {"content": "\ud800"}, user | {"more": b"x"}, user | {"more": {1}}:
+    assert answer(lambda messages: [user | {"content": "\ud83d"}], [], [], {})[0]["content"] == "\ufffd"
+    for wrong in user | {"more": b"x"}, user | {"more": {1}}:
         assert "Error(" in answer(lambda messages: [wrong], [], [], {})
     call = '<tool_call>\n{"name": "look", "arguments": {"at": "größer"}}\n</tool_call>'
     text = f'a{call}<tool_call>{{"name": 3}}</tool_call>{call}<tool_call>[]</tool_call><tool_call>x'
-    _, theirs = module("openai").ToolCalls().add(text, is_end=True)
-    wanted = [x["function"] | {"arguments": json.loads(x["function"]["arguments"])} for x in theirs]
-    assert [x["function"] for x in find_calls(text)] == wanted and len(wanted) == 2
-    assert find_calls('<tool_call>{"name": "x", "arguments": {"a": "\\ud83d"}}</tool_call>') == []  # half of a pair
+    wanted = {"type": "function", "function": {"name": "look", "arguments": {"at": "größer"}}}
+    assert find_calls(text) == [wanted] * 2
 
 
 CANNOT_GO_ON = {
