@@ -261,7 +261,7 @@ def test_missing_rewards_count_nowhere(settings, tmp_path, share, scales):
     line = json.loads((tmp_path / "completions.jsonl").read_text().splitlines()[0])
     assert line["reward"] == rewards[0]
     found.generate = lambda prompts, places: requests[: len(prompts)]
-    (batch, *_) = found.held_out()
+    batch, *_ = found.held_out()
     sums = found.evaluate(None, batch)
     known = [(reward, len(x.tokens)) for reward, x in zip(rewards[:size], requests, strict=False) if reward is not None]
     assert sums["targets"] == len(known) or (np.isnan(sums["targets"]) and not known)
