@@ -17,11 +17,11 @@ from generator.language.roles import (
     Completion,
     Job,
     Piece,
-    Refusal,
     Server,
     StopString,
     Wanted,
     as_json,
+    as_refusal,
 )
 
 
@@ -30,7 +30,7 @@ class Answer:
 
     def __init__(self, server: "Server", asked: Completion | Chat, wanted: Wanted, salt: bytes, name: str):
         self.server, self.asked, self.wanted, self.salt = server, asked, wanted, salt
-        self.begun, self.choices = time.monotonic(), list[Choice]()
+        self.begun, self.choices, self.is_scored = time.monotonic(), list[Choice](), asked.limit == 0
         self.head = {"id": f"{asked.PREFIX}-{name}", "created": int(time.time())}
         self.head |= {"object": asked.CHUNK if asked.stream else asked.OBJECT, "model": server.settings.model}
         point("Answer.head", self, server, asked)
@@ -86,8 +86,8 @@ class Answer:
                 yield msgspec.json.encode(self.head | {"choices": [told], "usage": usage})
             if options.include_usage:
                 yield msgspec.json.encode(self.head | {"choices": [], "usage": self.usage()})
-        except Refusal as error:
-            yield msgspec.json.encode(error.content)
+        except Exception as error:  # the answer has begun: an event tells what ended it
+            yield msgspec.json.encode(as_refusal(error).content)
 
     async def pieces(self, job: Job) -> AsyncIterator[tuple[int, Piece]]:
         """Yields pieces with the index of their choice, and records metrics."""
@@ -102,7 +102,8 @@ class Answer:
                 firsts[index] = now
                 metrics.first.observe(now - self.begun)
                 if self.asked.echo:
-                    yield index, await asyncio.to_thread(choice.echo)
+                    yield index, await asyncio.to_thread(choice.echo, self.is_scored)
+            count = 0 if self.is_scored else count
             metrics.tokens.inc(count - len(choice.offsets))
             yield index, choice.advance(count, finish)
             if choice.finish:
@@ -118,7 +119,8 @@ class Answer:
 
     @property
     def prompt_tokens(self) -> int:
-        return sum(len(prompt) for prompt, _ in self.wanted[:: self.asked.n])
+        wanted = self.wanted[:: self.asked.n]
+        return sum(len(prompt) + self.is_scored * len(sampling.logit_bias) for prompt, sampling in wanted)
 
     def usage(self) -> dict[str, Any]:
         prompt, completion = self.prompt_tokens, sum(len(choice.offsets) for choice in self.choices)

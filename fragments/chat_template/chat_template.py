@@ -38,6 +38,15 @@ class TemplateError(Exception):
     """A template rejects its input, or takes too long."""
 
 
+class TooLong(TemplateError):
+    """The text of a chat has more characters than it may have."""
+
+
+def without_halves(text: str) -> str:
+    """Replaces halves of surrogate pairs, which JSON and Jinja can hold and UTF-8 cannot, by U+FFFD."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
 class Renderer:
     """The process that renders chat templates, restarted after it exceeds its time or memory."""
 
@@ -64,14 +73,17 @@ class Renderer:
             raise TemplateError("it takes too much time or memory")
         reply = json.loads(line)
         if "error" in reply:
-            raise TemplateError(reply["error"])
+            raise TemplateError(without_halves(reply["error"]))
         return reply["result"]
 
     def render(self, name: str, names: dict[str, Any], most: int) -> str:
         with self.lock:
             if not self.stop.alive:
                 self.start()
-            return self.ask(name=name, names=names, most=most)
+            text = self.ask(name=name, names=names, most=most)
+        if text is None:
+            raise TooLong(f"its output has more than {most:,} characters")
+        return without_halves(text)
 
 
 def stop(process: subprocess.Popen[str]) -> None:
@@ -128,7 +140,7 @@ class ChatTemplate:
 
     def marked(self, value: Any) -> Any:
         """Marks everything in a JSON value that looks like a special token."""
-        text = END.join(re.sub(f"[{OPEN}-{END}]", "", text) for text in strings(value))
+        text = END.join(re.sub(f"[{OPEN}-{END}]", "", without_halves(text)) for text in strings(value))
         (found,) = self.finder.encode_batch([text], add_special_tokens=False)
         parts, done = [], 0
         for token, (start, end) in zip(found.ids, found.offsets, strict=True):
@@ -179,7 +191,7 @@ class ChatTemplate:
             text = before if after.startswith(" ") else before.rstrip()
         parts = self.parts(text)
         if len(parts) > most:
-            raise TemplateError(f"its output has more than {most:,} characters")
+            raise TooLong(f"its output has more than {most:,} characters")
         whole = self.tokenizer.encode_batch_fast([p for mark, p in parts if mark == CLOSE], add_special_tokens=False)
         found = iter(whole)
         ids = (next(found).ids if mark == CLOSE else self.plain.encode(part) for mark, part in parts)

@@ -56,11 +56,13 @@ class Choice:
         self.finish: str | None = None
         point("Choice.start")
 
-    def echo(self) -> Piece:
-        """Returns the prompt, before anything else."""
+    def echo(self, is_scored: bool) -> Piece:
+        """Returns the prompt, before anything else; the last token of one that is `scored` was sampled."""
         piece, prompt, request = Piece(), Detokenizer(self.tokenizer, []), self.request
-        logprobs, tops = [None, *request.prompt_logprobs], [{}, *request.prompt_top_logprobs]
-        for token, logprob, top in itertools.zip_longest(request.prompt, logprobs, tops):
+        tokens = [*request.prompt, *(request.sampling.logit_bias if is_scored else ())]
+        logprobs = [None, *request.prompt_logprobs, *request.logprobs][: len(tokens)]
+        tops = [{}, *request.prompt_top_logprobs, *request.top_logprobs][: len(tokens)]
+        for token, logprob, top in itertools.zip_longest(tokens, logprobs, tops):
             content = token_bytes(self.tokenizer, token)
             if not (piece.text or prompt.run) and has_text(self.tokenizer, token):  # the first one loses its space
                 content = self.tokenizer.decode([token]).encode() if content[:1] == b" " else content

@@ -6,6 +6,7 @@ import ipaddress
 import re
 import sys
 import time
+import traceback
 import uuid
 from typing import Any
 from urllib.parse import urlsplit
@@ -73,14 +74,21 @@ def as_json(content: Any, status: int = 200, headers: dict[str, str] | None = No
     return Response(msgspec.json.encode(content), status, headers, "application/json")
 
 
+def as_refusal(error: Exception) -> Refusal:
+    """Returns the refusal that tells a client of any error; prints those that are the server's own."""
+    if isinstance(error, HTTPException):
+        return Refusal(error.status_code, error.detail)
+    if isinstance(error, Refusal):
+        return error
+    traceback.print_exception(error)
+    return Refusal(500, "internal server error: see the server's log")
+
+
 async def refuse(http: requests.Request, error: Exception) -> Response:
     """Formats any error as OpenAI does."""
-    if isinstance(error, HTTPException):
-        error = Refusal(error.status_code, error.detail)
-    if not isinstance(error, Refusal):
-        error = Refusal(500, "internal server error: see the server's log")
-    http.scope["state"]["refused"] = str(error)  # for the log
-    return as_json(error.content, error.status, {"Retry-After": "1"} if error.status in (429, 503) else None)
+    refusal = as_refusal(error)
+    http.scope["state"]["refused"] = str(refusal)  # for the log
+    return as_json(refusal.content, refusal.status, {"Retry-After": "1"} if refusal.status in (429, 503) else None)
 
 
 def hostname(netloc: str) -> str:
@@ -98,20 +106,28 @@ def gate(app: ASGIApp, hosts: set[str], origins: set[str], answers: Counter) -> 
         given = headers.get("x-request-id", "")
         name = given if re.fullmatch(r"[\w.-]{1,64}", given, re.ASCII) else uuid.uuid4().hex
         scope["state"] = {"id": name}
+        # where a request ends is uncertain (RFC 9112, 6.1): the connection is closed
+        is_ambiguous = "transfer-encoding" in headers and (
+            scope["http_version"] == "1.0" or "content-length" in headers
+        )
 
         async def send_named(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message = {**message, "headers": [*message["headers"], (b"x-request-id", name.encode())]}
+                more = [(b"x-request-id", name.encode()), *([(b"connection", b"close")] if is_ambiguous else [])]
+                message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
 
         try:
+            if is_ambiguous:
+                raise Refusal(400, "Transfer-Encoding comes with Content-Length or in HTTP/1.0: leave it out")
             check_origin(headers, hosts, origins)
             await app(scope, receive, send_named)
-        except Refusal as error:
+        except Exception as error:
             response = await refuse(requests.Request(scope), error)
-            await response(scope, receive, send_named)
+            if status == 499:  # no answer has begun
+                await response(scope, receive, send_named)
         finally:
             answers.labels(status).inc()
             path = scope["raw_path"].decode("latin-1")
@@ -128,10 +144,11 @@ def check_origin(headers: Headers, hosts: set[str], origins: set[str]) -> None:
     """Refuses requests of foreign web pages.
 
     Against DNS rebinding, by which a page could read answers under a name of its own, only known names and IP addresses
-    are allowed as hosts. Under these, a page's requests carry its origin.
+    are allowed as hosts. Under these, a page's requests carry its origin. A probe may leave the host out in HTTP/1.0; a
+    browser does not.
     """
     host, origin = hostname(headers.get("host", "")), headers.get("origin")
-    if not ("*" in hosts or host in hosts or is_address(host)):
+    if not ("*" in hosts or "host" not in headers or host in hosts or is_address(host)):
         raise Refusal(403, f"host {host!r} is not allowed: use another, or start the server with --allow-host NAME")
     same = origin and origin.partition("//")[2] == headers.get("host")
     if origin and not (same or "*" in origins or origin in origins):

@@ -1,6 +1,8 @@
 """Fields of requests, as in OpenAI's API."""
 
+import dataclasses
 import hashlib
+import sys
 from typing import Annotated, Any
 
 import msgspec
@@ -30,16 +32,45 @@ Token = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 IGNORED = {"user", "metadata", "store", "service_tier", "safety_identifier"}  # have no effect on answers
 
 
+# fields of OpenAI's that ask for what this server has not, and whose absence a client can bear: told in the log
+UNSUPPORTED = {"parallel_tool_calls", "prediction", "prompt_cache_retention", "verbosity", "web_search_options"}
+
+
 # fields that are refused unless they have these values, which ask for nothing
 NEUTRAL = {
     "best_of": 1,
     "suffix": "",
     "response_format": {"type": "text"},
-    "parallel_tool_calls": True,
     "modalities": ["text"],
     "skip_special_tokens": True,
     "include_stop_str_in_output": False,
 }
+
+
+CODES = {404: "unknown_url", 405: "method_not_supported", 429: "rate_limit_exceeded"}  # of OpenAI, by status
+
+
+# of OpenAI, by the words of msgspec
+CODES_OF_FIELDS = {
+    "contains unknown field": "unknown_parameter",
+    "missing required field": "missing_required_parameter",
+    "Invalid enum value": "invalid_value",
+    "`int` <=": "integer_above_max_value",
+    "`int` >=": "integer_below_min_value",
+    "`float` <": "decimal_above_max_value",
+    "`float` >": "decimal_below_min_value",
+    "`str` of length <=": "string_above_max_length",
+    "`str` of length >=": "string_below_min_length",
+    "`array` of length <=": "array_above_max_length",
+    "`array` of length >=": "array_below_min_length",
+    "`object` of length <=": "object_above_max_properties",
+    "Expected `": "invalid_type",
+}
+
+
+def code_of_field(problem: str) -> str | None:
+    """Returns the code of a field's error, from the words of msgspec."""
+    return next((code for words, code in CODES_OF_FIELDS.items() if words in problem), None)
 
 
 class Refusal(Exception):
@@ -48,8 +79,24 @@ class Refusal(Exception):
     def __init__(self, status: int, message: str, param: str | None = None, code: str | None = None):
         super().__init__(message)
         kind = {429: "rate_limit_error"}.get(status, "invalid_request_error" if status < 500 else "server_error")
-        self.status = status
+        self.status, code = status, code or CODES.get(status)
         self.content = {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def too_long(room: int, what: str, param: str) -> Refusal:
+    """Returns the refusal of what does not fit into the context, in words and with a code that clients know."""
+    problem = f"this model's maximum context length is {room} tokens, but {what}: shorten the {param} or the completion"
+    return Refusal(400, problem, param, "context_length_exceeded")
+
+
+def warn_ignored(field: str) -> None:
+    """Says once for each field that it has no effect."""
+    if field not in WARNED:
+        WARNED.add(field)
+        print(f"warning: requests have {field}, which this model or server does not support: ignored", file=sys.stderr)
+
+
+WARNED = set[str]()  # of UNSUPPORTED, tools and reasoning_effort
 
 
 class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,6 +141,11 @@ class Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         given = key, self.cache_salt, self.prompt_cache_key
         return hashlib.blake2b(msgspec.json.encode(given), digest_size=16).digest() if any(given) else b""
 
+    @property
+    def limit(self) -> int | None:
+        """Returns how many tokens an answer may have; 0: none, the prompt is only scored; None: all that fit."""
+        return self.max_completion_tokens or self.max_tokens
+
     def sampling(self, seed: int, room: int, vocab_size: int, special: dict[str, int]) -> SamplingParams:
         """Returns the settings of one choice, with room for so many tokens; stop strings may be `special` tokens."""
         same = "temperature", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "ignore_eos"
@@ -101,7 +153,7 @@ class Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         ends = [special[stop] for stop in self.stops if stop in special]  # which do not appear in the text
         return SamplingParams(
             **{name: getattr(self, name) for name in (*same, "min_tokens", "logit_bias")},
-            max_tokens=self.max_completion_tokens or self.max_tokens or max(room, 1),
+            max_tokens=max(room if self.limit is None else min(self.limit, room), 1),
             stop_token_ids=(*self.stop_token_ids, *ends),
             top_k=min(max(self.top_k, 0), vocab_size),
             top_p=max(self.top_p, 1e-6),
@@ -111,16 +163,31 @@ class Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         )
 
 
+def scored(prompt: list[int], sampling: SamplingParams) -> tuple[list[int], SamplingParams]:
+    """Returns a request that scores a prompt, by sampling its last token for certain: one more may have no room.
+
+    The token is the only one in `logit_bias`, which is empty if nothing comes before it.
+    """
+    certain = {"temperature": 0.0, "ignore_eos": True, "stop_token_ids": (), "min_tokens": 0}
+    last = {prompt[-1]: 1e9} if len(prompt) > 1 else {}
+    return prompt[:-1] or prompt, dataclasses.replace(sampling, **certain, logit_bias=last)
+
+
 class Completion(Fields, kw_only=True):
     """A request to /v1/completions."""
 
-    PREFIX, OBJECT, CHUNK = "cmpl", "text_completion", "text_completion"
+    PREFIX, OBJECT, CHUNK, INPUT = "cmpl", "text_completion", "text_completion", "prompt"
     offered = ()  # tools
 
     prompt: str | list[str | int | list[int]]
-    max_tokens: Count | None = 16
+    max_tokens: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = 16  # 0: only scores the prompt
     logprobs: Likeliest | None = None
     echo: bool = False
+
+    @property
+    def least(self) -> int:
+        """Returns how many tokens of an answer there must be room for: all that may come."""
+        return self.limit or 0
 
     @property
     def likeliest(self) -> int | None:
@@ -146,7 +213,7 @@ class Completion(Fields, kw_only=True):
         """
         texts = [prompt for prompt in self.prompts if isinstance(prompt, str)]
         if any(len(text.encode()) > most for text in texts):
-            raise Refusal(400, f"the prompt has more bytes than fit into the context, {most:,}", "prompt")
+            raise too_long(room, f"the prompt has more than {most:,} bytes, more than so many tokens have", "prompt")
         return [tokenizer.encode_prompt(p) or [tokenizer.eos] if isinstance(p, str) else p for p in self.prompts]
 
     def describe(self, piece: Piece, tokenizer: AnyTokenizer) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from generator.language import point
 from generator.language.roles import (
     IGNORED,
     NEUTRAL,
+    UNSUPPORTED,
     AnyTokenizer,
     ChatTemplate,
     Completion,
@@ -19,14 +20,24 @@ from generator.language.roles import (
     Piece,
     Refusal,
     TemplateError,
+    TooLong,
     chat_logprobs,
+    code_of_field,
     for_template,
+    too_long,
+    warn_ignored,
 )
 
 
-class Part(msgspec.Struct, forbid_unknown_fields=True):
-    type: Literal["text"]
-    text: str
+class Part(msgspec.Struct):
+    type: str
+    text: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.type != "text":
+            raise ValueError(f"this model takes text alone, and no part of type {self.type[:40]!r}")
+        if self.text is None:
+            raise ValueError("a part of type text needs a text")
 
 
 class CalledFunction(msgspec.Struct, forbid_unknown_fields=True):
@@ -69,8 +80,8 @@ class Tool(msgspec.Struct, forbid_unknown_fields=True):
 class Chat(Fields):
     """A request to /v1/chat/completions."""
 
-    PREFIX, OBJECT, CHUNK = "chatcmpl", "chat.completion", "chat.completion.chunk"
-    echo, prompts = False, (None,)
+    PREFIX, OBJECT, CHUNK, INPUT = "chatcmpl", "chat.completion", "chat.completion.chunk", "messages"
+    echo, prompts, least = False, (None,), 1  # least: an answer gets what is left of the context
 
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
     tools: list[dict[str, Any]] = msgspec.field(default_factory=list)
@@ -80,6 +91,7 @@ class Chat(Fields):
     chat_template_kwargs: dict[str, Any] = msgspec.field(default_factory=dict)
     logprobs: bool = False
     top_logprobs: Likeliest = 0
+    reasoning_effort: str = ""  # a variable of the template, where it reads one
 
     @property
     def likeliest(self) -> int | None:
@@ -94,26 +106,35 @@ class Chat(Fields):
         if template is None:
             raise Refusal(400, "the tokenizer has no chat template: use /v1/completions", "messages")
         if len(self.messages) > room:
-            raise Refusal(400, f"there are more messages than tokens in the context, {room}", "messages")
+            raise too_long(room, f"there are {len(self.messages)} messages", "messages")
         if self.top_logprobs and not self.logprobs:
             raise Refusal(400, "top_logprobs: needs logprobs, true", "top_logprobs")
         try:
             msgspec.convert(self.tools, list[Tool])
         except msgspec.ValidationError as error:
-            raise Refusal(400, f"tools: {error}", "tools") from None
+            raise Refusal(400, f"tools: {error}", "tools", code_of_field(str(error))) from None
         if self.offered and not template.reads("tools"):
-            raise Refusal(400, "the chat template does not support tools", "tools")
+            warn_ignored("tools")
+        names = dict(self.chat_template_kwargs)
+        if self.reasoning_effort and template.reads("reasoning_effort"):
+            names.setdefault("reasoning_effort", self.reasoning_effort)
+        elif self.reasoning_effort:
+            warn_ignored("reasoning_effort")
         if own := self.chat_template_kwargs.keys() & {"messages", "tools", "add_generation_prompt", *template.names}:
             raise Refusal(400, f"chat_template_kwargs: must not set {min(own)}", "chat_template_kwargs")
         last = self.messages[-1]
         if self.continue_final_message and (self.add_generation_prompt or last.role != "assistant"):
             words = "needs a last message of the assistant, and add_generation_prompt false"
             raise Refusal(400, f"continue_final_message: {words}", "continue_final_message")
-        messages = [message.for_template() for message in self.messages]
         flags = self.add_generation_prompt, self.continue_final_message
         try:
-            return [template.encode(messages, self.offered or None, *flags, most, self.chat_template_kwargs)]
-        except (TemplateError, RecursionError) as error:  # RecursionError: nested too deeply
+            messages = [message.for_template() for message in self.messages]
+            return [template.encode(messages, self.offered or None, *flags, most, names)]
+        except TooLong:
+            raise too_long(room, f"the messages make more than {most:,} characters", "messages") from None
+        except RecursionError:
+            raise Refusal(400, "the arguments of a tool call, or a tool, are nested too deeply", "messages") from None
+        except TemplateError as error:
             raise Refusal(400, f"the chat template rejects these messages: {error}", "messages") from None
 
     def describe(self, piece: Piece, tokenizer: AnyTokenizer) -> dict[str, Any]:
@@ -141,12 +162,15 @@ def read_fields(content: bytes, kind: type[Completion | Chat], defaults: dict[st
         found = msgspec.json.decode(content)
         if isinstance(found, dict):
             told = {key: x for key, x in given(found).items() if key not in IGNORED}
+            for key in told.keys() & UNSUPPORTED:
+                if told.pop(key) is not True:  # as parallel_tool_calls may be
+                    warn_ignored(key)
             found = defaults | {key: x for key, x in told.items() if key not in NEUTRAL or x != NEUTRAL[key]}
             point("read_fields.found", found, kind)
             for key in found.keys() & NEUTRAL:
-                raise Refusal(400, f"{key}: only {json.dumps(NEUTRAL[key])} is supported", key)
+                raise Refusal(400, f"{key}: only {json.dumps(NEUTRAL[key])} is supported", key, "unsupported_value")
         return msgspec.convert(found, kind, str_keys=True)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         param = re.search(r"(?:\$\.|\$\[\.\.\.\] - at `\$\.|field `)(\w+)", str(error))
         what = "" if isinstance(error, msgspec.ValidationError) else "not valid UTF-8 JSON: "
-        raise Refusal(400, f"{what}{error}", param and param[1]) from None
+        raise Refusal(400, f"{what}{error}", param and param[1], code_of_field(str(error))) from None

@@ -52,7 +52,9 @@ from generator.language.roles import (
     load_to_serve,
     read_fields,
     refuse,
+    scored,
     tokenizer_to_serve,
+    too_long,
 )
 
 ANSWERED = {"/v1/completions": Completion, "/v1/chat/completions": Chat}
@@ -123,7 +125,7 @@ class Server:
         if origins:
             named = {"allow_methods": ["GET", "POST"], "allow_headers": ["*"], "expose_headers": ["x-request-id"]}
             around.append(Middleware(CORSMiddleware, allow_origins=origins, **named))
-        handlers = {error: refuse for error in (Refusal, HTTPException, Exception)}
+        handlers = {error: refuse for error in (Refusal, HTTPException)}
         self.app = Starlette(routes=routes, middleware=around, exception_handlers=handlers)
 
     async def answer(self, kind: type[Completion | Chat], http: requests.Request) -> Answer:
@@ -151,27 +153,30 @@ class Server:
             prompts = asked.encode(self.tokenizer, self.template, room, self.most_bytes)
         except InputError as error:  # text without a tokenizer
             raise Refusal(400, str(error), "prompt") from None
-        if (longest := max(map(len, prompts))) > room:
-            raise Refusal(400, f"the prompt has {longest} tokens, the context {room}", "prompt")
+        longest = max(map(len, prompts))
+        if longest + asked.least > room:
+            sizes = f"{longest} in the {asked.INPUT}, {asked.least} in the completion"
+            raise too_long(room, f"you requested {longest + asked.least} tokens ({sizes})", asked.INPUT)
         seed = None if asked.seed is None else asked.seed % 2**32
         choices = [(p, fold_seed(seed, place, i)) for place, p in enumerate(prompts) for i in range(asked.n)]
-        return asked, [(p, asked.sampling(seed, room - len(p), size, self.special)) for p, seed in choices]
+        wanted = [(p, asked.sampling(seed, room - len(p), size, self.special)) for p, seed in choices]
+        return asked, [scored(*one) for one in wanted] if asked.limit == 0 else wanted
 
     async def read_body(self, http: requests.Request) -> bytes:
         """Reads a request body. Refuses other content types than JSON, which any web page can make a browser send."""
         if http.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise Refusal(415, "send JSON, with Content-Type: application/json")
         content, most, seconds = bytearray(), self.settings.max_body, self.settings.client_seconds
-        too_long = Refusal(413, f"the request has more than {most:,} bytes")
+        too_large = Refusal(413, f"the request has more than {most:,} bytes")
         if int(http.headers.get("content-length", 0)) > most:
-            raise too_long
+            raise too_large
         try:
             async with asyncio.timeout(seconds):
                 async for part in http.stream():
                     content += part
                     self.reading += len(part)
                     if len(content) > most:
-                        raise too_long
+                        raise too_large
                     if self.reading > 16 * most:  # protects memory against many slow clients
                         raise Refusal(429, "too many large requests at once: try again")
         except TimeoutError:

@@ -172,7 +172,7 @@ def test_the_client_of_openai(port):
 
 REFUSED = {
     400: [
-        *({"prompt": "x", "max_tokens": 0}, {"prompt": "x", "temperature": -1}, {"prompt": "x", "unheard_of": 1}),
+        *({"prompt": "x", "max_tokens": -1}, {"prompt": "x", "temperature": -1}, {"prompt": "x", "unheard_of": 1}),
         *({"prompt": "x", "response_format": {"type": "json_object"}}, {"prompt": "x", "tools": [TOOL]}),
         *({"prompt": "x", "logit_bias": {"5": 101}}, {"prompt": "x", "logit_bias": {"1000000": 1}}),
         *({"prompt": "x" * 5000}, {"prompt": [5] * 600}, {"prompt": []}, {"prompt": ["x", 1]}, {"prompt": [-1]}),
@@ -193,6 +193,91 @@ def test_errors_are_in_openais_format(port, status, content):
     assert found == status
     assert answer["error"].keys() == {"message", "type", "param", "code"} and answer["error"]["message"]
     assert answer["error"]["param"] or status == 413 or not isinstance(content, dict)
+
+
+CODES = {
+    "unknown_parameter": [{"unheard_of": 1}, {"tools": [TOOL]}],
+    "invalid_type": [{"n": "x"}, {"seed": "a"}, {"stream": 1}],
+    "integer_above_max_value": [{"n": 129}, {"logprobs": 21}],
+    "integer_below_min_value": [{"n": 0}, {"max_tokens": -1}, {"top_k": -2}],
+    "decimal_above_max_value": [{"temperature": 3}, {"top_p": 1.1}],
+    "decimal_below_min_value": [{"temperature": -1}, {"top_p": 0}],
+    "string_above_max_length": [{"stop": "x" * 257}],
+    "array_above_max_length": [{"stop": ["x"] * 17}],
+    "unsupported_value": [{"best_of": 2}, {"response_format": {"type": "json_object"}}],
+    "model_not_found": [{"model": "gpt-4"}],
+    "object_above_max_properties": [{"logit_bias": {str(i): 1 for i in range(513)}}],
+    "context_length_exceeded": [
+        *({"prompt": "x" * 600}, {"prompt": "x" * 5000}, {"prompt": [5] * 600}, {"max_tokens": 10**6}),
+        *({"prompt": [5] * WIDE.context_length, "max_tokens": 1}, {"prompt": [5] * 600, "max_tokens": 0}),
+    ],
+}
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_refusals_have_openais_codes(port, code):
+    for fields in CODES[code]:
+        _, _, answer = ask(port, "/v1/completions", {"prompt": "x"} | fields)
+        assert answer["error"]["code"] == code and answer["error"]["param"] in (*fields, "prompt"), answer
+
+
+LONG = {
+    "tokens": [{"role": "user", "content": "x" * 600}],
+    "characters": [{"role": "user", "content": "x" * 90_000}],
+    "special tokens": [{"role": "user", "content": "</s>" * 9000}],
+    "messages": [{"role": "user", "content": ""}] * 1500,
+}
+
+
+@pytest.mark.parametrize("case", LONG)
+def test_a_chat_that_is_too_long_says_so_as_openai_does(port, case):
+    room = ask(port, "/v1/models/small")[2]["max_model_len"]
+    status, _, answer = ask(port, "/v1/chat/completions", {"messages": LONG[case]})
+    assert (status, answer["error"]["code"], answer["error"]["param"]) == (400, "context_length_exceeded", "messages")
+    assert f"this model's maximum context length is {room} tokens, but " in answer["error"]["message"]
+
+
+def test_a_text_that_fills_the_context_is_scored(port):
+    """Without a token of an answer, as in training; and so is one of a single token."""
+    room = ask(port, "/v1/models/small")[2]["max_model_len"]
+    for tokens in [5 + i % 200 for i in range(room)], [5, 6], [5]:
+        answer = complete(port, prompt=tokens, max_tokens=0, echo=True, logprobs=2, return_token_ids=True)
+        (choice,) = answer["choices"]
+        assert choice["token_ids"] == tokens and choice["finish_reason"] == "length"
+        assert (answer["usage"]["prompt_tokens"], answer["usage"]["completion_tokens"]) == (len(tokens), 0)
+        first, *found = choice["logprobs"]["token_logprobs"]
+        expected = scoring(wide_model(), room)(tokens)[np.arange(len(tokens) - 1), tokens[1:]]
+        assert first is None
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+    (choice,) = complete(port, prompt="x", max_tokens=0)["choices"]
+    assert (choice["text"], choice["finish_reason"]) == ("", "length")
+
+
+def chat(port: int, **fields) -> tuple[int, dict]:
+    status, _, answer = ask(port, "/v1/chat/completions", {"messages": [X], "max_tokens": 2} | fields)
+    return status, answer
+
+
+def test_chats_take_what_clients_send(port):
+    """Hints that have no effect here, more tokens than are left, and half of a surrogate pair in a call."""
+    hints = dict(parallel_tool_calls=False, reasoning_effort="low", verbosity="low", prediction={"type": "content"})
+    assert chat(port, **hints)[0] == 200
+    room = ask(port, "/v1/models/small")[2]["max_model_len"]
+    long = [{"role": "user", "content": "x" * (room - 60)}]
+    status, answer = chat(port, messages=long, max_tokens=10**6, ignore_eos=True)
+    assert status == 200 and answer["usage"]["total_tokens"] == room
+    called = CALLED | {"tool_calls": [CALL | {"function": {"name": "f", "arguments": '{"a": "\\ud83d"}'}}]}
+    assert chat(port, messages=[X, called])[0] == 200
+
+
+def test_what_chats_cannot_be_given_is_told_in_plain_words(port):
+    picture = [{"type": "text", "text": "x"}, {"type": "image_url", "image_url": {"url": "http://a/b.png"}}]
+    status, answer = chat(port, messages=[{"role": "user", "content": picture}])
+    assert status == 400 and "takes text alone, and no part of type 'image_url'" in answer["error"]["message"]
+    for deep in '{"a":' * 50_000, '{"a":' * 1500 + "1" + "}" * 1500:
+        called = CALLED | {"tool_calls": [CALL | {"function": {"name": "f", "arguments": deep[:90_000]}}]}
+        status, answer = chat(port, messages=[X, called])
+        assert status == 400 and "nested too deeply" in answer["error"]["message"]
 
 
 def test_fields_without_effect_are_accepted(port):

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import math
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -167,7 +168,7 @@ class Sampled:
     prompt: list[int]
     tokens: list[int]
     logprobs: list[float]  # of the tokens, by the engine
-    advantages: list[float]
+    advantages: list[float]  # of the tokens; empty if it has no reward, or none to compare it with
 
 
 class Rollouts(Batches):
@@ -222,9 +223,11 @@ class Rollouts(Batches):
             loss, count = -sum(map(sum, advantages)), sum(map(len, advantages))
             sums = {"reverse_kl": loss}
         else:
-            rewards, _ = self.rewards(self.completions(prompts, requests))
-            sums = {"reward": sum(rewards), "tokens": sum(len(request.tokens) for request in requests)}
-            loss, count = -sums["reward"], len(requests)
+            pairs = zip(requests, self.rewards(self.completions(prompts, requests)), strict=True)
+            rewarded = [(len(request.tokens), reward) for request, reward in pairs if reward is not None]
+            sums = {"reward": sum(reward for _, reward in rewarded), "tokens": sum(length for length, _ in rewarded)}
+            loss = -sums["reward"]
+            count = len(rewarded) or (math.nan if requests else 0)  # nan: nothing to record
         return {"cross_entropy": loss, "targets": count, "objective": sums}
 
     def __next__(self) -> dict[str, np.ndarray]:
@@ -235,8 +238,9 @@ class Rollouts(Batches):
                     self.pending.append(self.thread.submit(self.rewarded, *self.sample()))
                 sampled, self.metrics = self.pending[0].result()
                 self.pending.popleft()
-            values = multihost_utils.process_allgather(np.array([*self.metrics.values()])).mean(axis=0)
-            self.metrics = dict(zip(self.metrics, values.tolist(), strict=True))  # means over processes
+            values = np.ma.masked_invalid(multihost_utils.process_allgather(np.array([*self.metrics.values()])))
+            means = values.mean(axis=0).filled(np.nan)  # over processes that have rewards
+            self.metrics = dict(zip(self.metrics, means.tolist(), strict=True))
             size = len(self.rows)
             self.waiting = [sampled[start : start + size] for start in range(0, len(sampled), size)]
         batch = self.batch(self.waiting.pop(0))
@@ -322,22 +326,24 @@ class Rollouts(Batches):
         """Returns the advantage of each token: that of its completion's reward over the rewards of its group."""
         config, size = self.config, self.config.group_size
         asked = self.completions(prompts, requests)
-        given, unfinished = self.rewards(asked)
-        rewards = np.reshape(given, (-1, size))
+        given = self.rewards(asked)
+        rewards = np.ma.masked_invalid(np.reshape(np.array(given, float), (-1, size)))  # without those that are None
+        means = {"rollout/reward": rewards.mean(), "rollout/missing_rewards": np.ma.getmaskarray(rewards).mean()}
+        rewards[rewards.count(axis=1) < 2] = np.ma.masked  # nothing to compare one with
         spread = rewards.std(axis=1, keepdims=True)
         over = (rewards - rewards.mean(axis=1, keepdims=True)) / (spread + 1e-6 if config.scale_advantages else 1)
-        metrics |= {
-            "rollout/reward": rewards.mean(),
+        means |= {
             "rollout/reward_std": spread.mean(),
-            "rollout/equal_groups": (spread == 0).mean(),  # share of those that teach nothing
-            "rollout/unfinished_rewards": unfinished / len(given),
+            "rollout/equal_groups": np.ma.filled(spread == 0, True).mean(),  # share of those that teach nothing
         }
+        metrics |= {name: float(np.ma.filled(mean, np.nan)) for name, mean in means.items()}
         if self.folder:
             with open(self.folder / "completions.jsonl", "a") as file:
                 for (prompt, text, _), reward in list(zip(asked, given, strict=True))[:size]:
                     line = {"round": number, "prompt": prompt, "completion": text, "reward": reward}
                     file.write(json.dumps(line) + "\n")
-        return [[advantage] * len(x.tokens) for x, advantage in zip(requests, over.ravel().tolist(), strict=True)]
+        pairs = zip(requests, over.ravel().tolist(), strict=True)
+        return [[] if advantage is None else [advantage] * len(request.tokens) for request, advantage in pairs]
 
     def batch(self, sampled: list[Sampled]) -> dict[str, np.ndarray]:
         """Returns a batch [rows, T]; weights, advantages and sampled_logprobs are 0 but where a target was sampled."""
@@ -349,6 +355,8 @@ class Rollouts(Batches):
             end = len(sequence) - 1
             batch["tokens"][row, :end], batch["targets"][row, :end] = sequence[:-1], sequence[1:]
             batch["positions"][row, :end], batch["segment_ids"][row, :end] = range(end), 1
+            if not found.advantages:
+                continue  # it gives no gradient
             batch["weights"][row, first:end] = 1 if self.config.loss_per == "token" else 1 / len(found.tokens)
             batch["advantages"][row, first:end] = found.advantages
             batch["sampled_logprobs"][row, first:end] = found.logprobs

@@ -20,6 +20,7 @@ import resource
 import socket
 import sys
 import time
+import traceback
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -50,10 +51,11 @@ from .engine import Engine, EngineSettings, fold_seed, replace_weights
 from .engine_thread import EngineThread, Job, Wanted
 from .errors import ExitCode, InputError, ending_with_messages
 from .model import Decoder
-from .openai import BEGIN, Chat, Choice, Completion, Piece, Refusal, StopString, ToolCalls, read_fields
+from .openai import Chat, Choice, Completion, Piece, Refusal, StopString, read_fields, scored, too_long
 from .serve_processes import any_gone
 from .text import default_sampling, load_ends, load_generation
 from .tokenizer import AnyTokenizer, FileTokenizer, tokenizer_to_serve
+from .tool_parser import BEGIN, ToolCalls
 from .weights import ModelSettings, load_to_serve
 
 
@@ -135,14 +137,21 @@ def as_json(content: Any, status: int = 200, headers: dict[str, str] | None = No
     return Response(msgspec.json.encode(content), status, headers, "application/json")
 
 
+def as_refusal(error: Exception) -> Refusal:
+    """Returns the refusal that tells a client of any error; prints those that are the server's own."""
+    if isinstance(error, HTTPException):
+        return Refusal(error.status_code, error.detail)
+    if isinstance(error, Refusal):
+        return error
+    traceback.print_exception(error)
+    return Refusal(500, "internal server error: see the server's log")
+
+
 async def refuse(http: requests.Request, error: Exception) -> Response:
     """Formats any error as OpenAI does."""
-    if isinstance(error, HTTPException):
-        error = Refusal(error.status_code, error.detail)
-    if not isinstance(error, Refusal):
-        error = Refusal(500, "internal server error: see the server's log")
-    http.scope["state"]["refused"] = str(error)  # for the log
-    return as_json(error.content, error.status, {"Retry-After": "1"} if error.status in (429, 503) else None)
+    refusal = as_refusal(error)
+    http.scope["state"]["refused"] = str(refusal)  # for the log
+    return as_json(refusal.content, refusal.status, {"Retry-After": "1"} if refusal.status in (429, 503) else None)
 
 
 def hostname(netloc: str) -> str:
@@ -160,20 +169,28 @@ def gate(app: ASGIApp, hosts: set[str], origins: set[str], answers: Counter) -> 
         given = headers.get("x-request-id", "")
         name = given if re.fullmatch(r"[\w.-]{1,64}", given, re.ASCII) else uuid.uuid4().hex
         scope["state"] = {"id": name}
+        # where a request ends is uncertain (RFC 9112, 6.1): the connection is closed
+        is_ambiguous = "transfer-encoding" in headers and (
+            scope["http_version"] == "1.0" or "content-length" in headers
+        )
 
         async def send_named(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message = {**message, "headers": [*message["headers"], (b"x-request-id", name.encode())]}
+                more = [(b"x-request-id", name.encode()), *([(b"connection", b"close")] if is_ambiguous else [])]
+                message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
 
         try:
+            if is_ambiguous:
+                raise Refusal(400, "Transfer-Encoding comes with Content-Length or in HTTP/1.0: leave it out")
             check_origin(headers, hosts, origins)
             await app(scope, receive, send_named)
-        except Refusal as error:
+        except Exception as error:
             response = await refuse(requests.Request(scope), error)
-            await response(scope, receive, send_named)
+            if status == 499:  # no answer has begun
+                await response(scope, receive, send_named)
         finally:
             answers.labels(status).inc()
             path = scope["raw_path"].decode("latin-1")
@@ -190,10 +207,11 @@ def check_origin(headers: Headers, hosts: set[str], origins: set[str]) -> None:
     """Refuses requests of foreign web pages.
 
     Against DNS rebinding, by which a page could read answers under a name of its own, only known names and IP addresses
-    are allowed as hosts. Under these, a page's requests carry its origin.
+    are allowed as hosts. Under these, a page's requests carry its origin. A probe may leave the host out in HTTP/1.0; a
+    browser does not.
     """
     host, origin = hostname(headers.get("host", "")), headers.get("origin")
-    if not ("*" in hosts or host in hosts or is_address(host)):
+    if not ("*" in hosts or "host" not in headers or host in hosts or is_address(host)):
         raise Refusal(403, f"host {host!r} is not allowed: use another, or start the server with --allow-host NAME")
     same = origin and origin.partition("//")[2] == headers.get("host")
     if origin and not (same or "*" in origins or origin in origins):
@@ -244,7 +262,7 @@ class Answer:
 
     def __init__(self, server: "Server", asked: Completion | Chat, wanted: Wanted, salt: bytes, name: str):
         self.server, self.asked, self.wanted, self.salt = server, asked, wanted, salt
-        self.begun, self.choices = time.monotonic(), list[Choice]()
+        self.begun, self.choices, self.is_scored = time.monotonic(), list[Choice](), asked.limit == 0
         self.head = {"id": f"{asked.PREFIX}-{name}", "created": int(time.time())}
         self.head |= {"object": asked.CHUNK if asked.stream else asked.OBJECT, "model": server.settings.model}
         self.head["model"] = asked.model or server.settings.model
@@ -303,8 +321,8 @@ class Answer:
                 yield msgspec.json.encode(self.head | {"choices": [told], "usage": usage})
             if options.include_usage:
                 yield msgspec.json.encode(self.head | {"choices": [], "usage": self.usage()})
-        except Refusal as error:
-            yield msgspec.json.encode(error.content)
+        except Exception as error:  # the answer has begun: an event tells what ended it
+            yield msgspec.json.encode(as_refusal(error).content)
 
     async def pieces(self, job: Job) -> AsyncIterator[tuple[int, Piece]]:
         """Yields pieces with the index of their choice, and records metrics."""
@@ -319,7 +337,8 @@ class Answer:
                 firsts[index] = now
                 metrics.first.observe(now - self.begun)
                 if self.asked.echo:
-                    yield index, await asyncio.to_thread(choice.echo)
+                    yield index, await asyncio.to_thread(choice.echo, self.is_scored)
+            count = 0 if self.is_scored else count
             metrics.tokens.inc(count - len(choice.offsets))
             yield index, choice.advance(count, finish)
             if choice.finish:
@@ -335,7 +354,8 @@ class Answer:
 
     @property
     def prompt_tokens(self) -> int:
-        return sum(len(prompt) for prompt, _ in self.wanted[:: self.asked.n])
+        wanted = self.wanted[:: self.asked.n]
+        return sum(len(prompt) + self.is_scored * len(sampling.logit_bias) for prompt, sampling in wanted)
 
     def usage(self) -> dict[str, Any]:
         prompt, completion = self.prompt_tokens, sum(len(choice.offsets) for choice in self.choices)
@@ -379,7 +399,7 @@ class Server:
         if origins:
             named = {"allow_methods": ["GET", "POST"], "allow_headers": ["*"], "expose_headers": ["x-request-id"]}
             around.append(Middleware(CORSMiddleware, allow_origins=origins, **named))
-        handlers = {error: refuse for error in (Refusal, HTTPException, Exception)}
+        handlers = {error: refuse for error in (Refusal, HTTPException)}
         self.app = Starlette(routes=routes, middleware=around, exception_handlers=handlers)
 
     async def answer(self, kind: type[Completion | Chat], http: requests.Request) -> Answer:
@@ -409,27 +429,30 @@ class Server:
             prompts = asked.encode(self.tokenizer, self.template, room, self.most_bytes)
         except InputError as error:  # text without a tokenizer
             raise Refusal(400, str(error), "prompt") from None
-        if (longest := max(map(len, prompts))) > room:
-            raise Refusal(400, f"the prompt has {longest} tokens, the context {room}", "prompt")
+        longest = max(map(len, prompts))
+        if longest + asked.least > room:
+            sizes = f"{longest} in the {asked.INPUT}, {asked.least} in the completion"
+            raise too_long(room, f"you requested {longest + asked.least} tokens ({sizes})", asked.INPUT)
         seed = None if asked.seed is None else asked.seed % 2**32
         choices = [(p, fold_seed(seed, place, i)) for place, p in enumerate(prompts) for i in range(asked.n)]
-        return asked, [(p, asked.sampling(seed, room - len(p), size, self.special)) for p, seed in choices]
+        wanted = [(p, asked.sampling(seed, room - len(p), size, self.special)) for p, seed in choices]
+        return asked, [scored(*one) for one in wanted] if asked.limit == 0 else wanted
 
     async def read_body(self, http: requests.Request) -> bytes:
         """Reads a request body. Refuses other content types than JSON, which any web page can make a browser send."""
         if http.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise Refusal(415, "send JSON, with Content-Type: application/json")
         content, most, seconds = bytearray(), self.settings.max_body, self.settings.client_seconds
-        too_long = Refusal(413, f"the request has more than {most:,} bytes")
+        too_large = Refusal(413, f"the request has more than {most:,} bytes")
         if int(http.headers.get("content-length", 0)) > most:
-            raise too_long
+            raise too_large
         try:
             async with asyncio.timeout(seconds):
                 async for part in http.stream():
                     content += part
                     self.reading += len(part)
                     if len(content) > most:
-                        raise too_long
+                        raise too_large
                     if self.reading > 16 * most:  # protects memory against many slow clients
                         raise Refusal(429, "too many large requests at once: try again")
         except TimeoutError:

@@ -139,6 +139,28 @@ def test_each_malformed_request_is_answered_or_closed(server):
     assert is_alive(port) and answered > 150
 
 
+HEAD = b"POST /v1/completions HTTP/1.%b\r\nHost: localhost\r\nContent-Type: application/json\r\n%b\r\n"
+BODY = b'20\r\n{"prompt": "x", "max_tokens": 1}\r\n0\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n'
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+UNCERTAIN = [
+    *((b"1", CHUNKED + b"Content-Length: 5\r\n"), (b"1", b"Content-Length: 50\r\n" + CHUNKED), (b"0", CHUNKED)),
+    *((b"1", b"Content-Length: 5\r\nContent-Length: 6\r\n"), (b"1", CHUNKED + CHUNKED)),
+    *((b"1", b"Transfer-Encoding: chunked, identity\r\n"), (b"1", b"Transfer-Encoding: xchunked\r\n")),
+]
+
+
+@pytest.mark.parametrize(("version", "framing"), UNCERTAIN)
+def test_a_request_whose_end_is_uncertain_is_refused_and_closed(server, version, framing):
+    with socket.create_connection(("127.0.0.1", server[1]), timeout=1) as connection:
+        connection.sendall(HEAD % (version, framing) + BODY)
+        got = b"".join(iter(lambda: connection.recv(65536), b""))  # times out where the connection stays open
+    assert got.count(b"HTTP/1.") == 1 and int(got.split()[1]) in (400, 501), got
+
+
+def test_a_probe_needs_no_host(server):
+    assert answer(server[1], b"GET /health HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200")
+
+
 def test_a_thousand_connections(server):
     process, port = server
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -5,6 +5,7 @@
 import dataclasses
 import json
 import shutil
+import statistics
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +15,11 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from ..checkpoint import Checkpoints, load_checkpoint
-from ..engine import Engine, EngineSettings, SamplingParams
+from ..engine import Engine, EngineSettings, Request, SamplingParams
 from ..errors import InputError
 from ..parallel import make_mesh
 from ..rollouts import Rollouts
-from ..train import loss, train
+from ..train import grpo_loss, loss, train
 from .engines import WIDE, wide_model
 
 AUXILIARY = {f.name: 0.0 for f in dataclasses.fields(WIDE) if f.name in ("load_balance", "router_z", "mtp_loss_weight")}
@@ -52,6 +53,8 @@ def hangs(prompt, completion, bonus):
     return 1
 def ends(prompt, completion, bonus):
     return os._exit(1) if len(prompt) > 3 else 1
+def nothing(prompt, completion, bonus):
+    return None if len(prompt) > 3 else 1
 number = 1
 """
 
@@ -209,15 +212,54 @@ def test_held_out_prompts_have_a_completion_each(settings, tmp_path):
     assert sum(x["objective"]["tokens"] for x in sums) == length
 
 
-@pytest.mark.parametrize("name", ["hangs", "ends"])
-def test_rewards_that_do_not_end_are_0(settings, name, capfd):
+@pytest.mark.parametrize("name", ["hangs", "ends", "nothing"])
+def test_some_completions_have_no_reward(settings, name, capfd):
     config = dataclasses.replace(WIDE, **settings | {"reward": f"rewarding:{name}"}, reward_seconds=1.0)
-    found = rollouts(config, wide_model())
-    fails = [len(prompt.prompt) > 3 for prompt in found.choose(2)]
-    assert any(fails)
-    rewards, unfinished = found.rewards([(prompt.prompt, "", prompt.fields) for prompt in found.choose(2)])
-    assert rewards == [float(not x) for x in fails] and unfinished == sum(fails)
-    assert "taken as 0.0" in capfd.readouterr().err
+    found = rollouts(config)
+    rewards = found.rewards([(prompt.prompt, "", prompt.fields) for prompt in found.choose(2)])
+    assert rewards == [None if len(prompt.prompt) > 3 else 1 for prompt in found.choose(2)] and None in rewards
+    assert ("taken as None" in capfd.readouterr().err) == (name != "nothing")
+
+
+@pytest.mark.parametrize("share", [0.3, 0.8, 1.0])
+@pytest.mark.parametrize("scales", [True, False])
+def test_missing_rewards_count_nowhere(settings, tmp_path, share, scales):
+    """Random groups against a loop over the rewards that there are; where these are negative, 0 would be the best."""
+    draw, size, count = np.random.default_rng(0), 4, 200
+    settings |= dict(group_size=size, batch_size=size, scale_advantages=scales, eval_data=settings["data"])
+    config = dataclasses.replace(WIDE, **settings, kl_coefficient=0.3)
+    found = Rollouts(config, NamedSharding(make_mesh(1, 1, 1), PartitionSpec()))
+    found.folder = tmp_path
+    rewards = np.where(draw.random(count) < share, None, draw.integers(-3, 1, count)).tolist()
+    found.rewards = lambda asked: rewards[: len(asked)]
+    requests = [Request([1], SamplingParams(), [2] * (1 + i % 4), [-1.0] * (1 + i % 4)) for i in range(count)]
+    sampled, metrics = found.rewarded(0, found.choose(count // size), requests)
+    known = [reward for reward in rewards if reward is not None]
+    assert metrics["rollout/missing_rewards"] == 1 - len(known) / count
+    np.testing.assert_allclose(metrics["rollout/reward"], statistics.mean(known) if known else np.nan)
+    for start in range(0, count, size):
+        group, rows = rewards[start : start + size], sampled[start : start + size]
+        known = [reward for reward in group if reward is not None]
+        spread = statistics.pstdev(known) + 1e-6 if scales and known else 1
+        is_known = [reward is not None and len(known) > 1 for reward in group]
+        wanted = [
+            (x - statistics.mean(known)) / spread if known else 0 for x, y in zip(group, is_known, strict=True) if y
+        ]
+        advantages = [advantage for row in rows for advantage in set(row.advantages)]
+        np.testing.assert_allclose(advantages, wanted, atol=1e-6)
+        batch = found.batch(rows) | {"reference": np.full((size, config.sequence_length), -2.0)}
+        gradient = jax.grad(lambda x: grpo_loss(x, batch, config)[0])(np.full(batch["weights"].shape, -1.0))
+        assert np.any(gradient, axis=1).tolist() == is_known
+    line = json.loads((tmp_path / "completions.jsonl").read_text().splitlines()[0])
+    assert line["reward"] == rewards[0]
+    found.generate = lambda prompts, places: requests[: len(prompts)]
+    batch, *_ = found.held_out()
+    sums = found.evaluate(None, batch)
+    known = [(reward, len(x.tokens)) for reward, x in zip(rewards[:size], requests, strict=False) if reward is not None]
+    assert sums["targets"] == len(known) or (np.isnan(sums["targets"]) and not known)
+    assert (sums["objective"]["reward"], sums["objective"]["tokens"]) == tuple(
+        np.sum(known, axis=0) if known else (0, 0)
+    )
 
 
 def test_bad_input_is_refused(settings, tmp_path):

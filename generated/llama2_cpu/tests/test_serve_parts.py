@@ -3,6 +3,7 @@
 """Parts of the server by themselves: the engine's thread, defaults of sampling, keys."""
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 import threading
@@ -13,7 +14,7 @@ import pytest
 
 from ..engine import EngineSettings, Request, SamplingParams
 from ..errors import InputError
-from ..tokenizer import NoTokenizer
+from ..tokenizer import ByteTokenizer, NoTokenizer
 from .engines import WIDE
 from .served import module
 
@@ -69,6 +70,45 @@ def test_an_engine_that_fails_or_hangs_ends_all_answers(act, request_seconds, st
     assert ("the device is gone" in capfd.readouterr().err) == (act is fail)
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_errors_of_our_own_are_told_to_clients(stream, capfd):
+    """An answer that has begun ends in an event and [DONE]; any other is a refusal, which the gate sends."""
+    serve, openai = module("serve"), module("openai")
+    events: list[dict] = []
+
+    async def run() -> None:
+        engine_thread = module("engine_thread")
+        thread, job = engine_thread.EngineThread(BrokenEngine(list), 60), engine_thread.Job([], b"")
+        job.news.put_nowait([Request([1], SamplingParams(), [5, 6])])
+        job.news.put_nowait((7, 1, None))  # of a choice that there is not
+        thread.job = lambda wanted, salt: contextlib.nullcontext(job)
+        metrics = serve.ServeMetrics(types.SimpleNamespace())
+        settings = types.SimpleNamespace(model="small")
+        server = types.SimpleNamespace(
+            engine=thread, metrics=metrics, settings=settings, tokenizer=ByteTokenizer(), template=None, active=0
+        )
+        asked = openai.Completion(prompt=[1], stream=stream)
+
+        async def send(message):
+            events.append(message)
+
+        async def app(scope, receive, send):
+            await serve.Answer(server, asked, [([1], SamplingParams())], b"", "x")(scope, receive, send)
+
+        scope = {"type": "http", "method": "POST", "raw_path": b"/v1/completions", "path": "/", "client": None}
+        scope |= {"http_version": "1.1", "headers": [(b"host", b"localhost")], "state": {}}
+        await serve.gate(app, {"localhost"}, set(), metrics.answers)(scope, lambda: asyncio.sleep(60), send)
+
+    asyncio.run(run())
+    start, *bodies = events
+    assert start["status"] == (200 if stream else 500)
+    *_, error, done = bodies if stream else [*bodies, {"body": b"data: [DONE]\n\n"}]
+    assert done["body"] == b"data: [DONE]\n\n"
+    told = json.loads(error["body"].removeprefix(b"data: "))["error"]
+    assert told["type"] == "server_error" and "internal server error" in told["message"]
+    assert "IndexError" in capfd.readouterr().err
+
+
 def test_defaults_come_from_the_checkpoint_and_ids_need_no_tokenizer(tmp_path):
     serve, openai = module("serve"), module("openai")
     (tmp_path / "generation_config.json").write_text('{"temperature": 0.25, "top_k": 7, "repetition_penalty": 1.5}')
@@ -96,6 +136,20 @@ def test_defaults_come_from_the_checkpoint_and_ids_need_no_tokenizer(tmp_path):
     with pytest.raises(openai.Refusal, match="there is no tokenizer: give token ids") as refused:
         ask_server(prompt="text")
     assert refused.value.status == 400
+
+
+def test_what_has_no_effect_is_told_once(capfd):
+    """Tools and reasoning_effort where the template reads neither."""
+    openai = module("openai")
+    openai.WARNED.clear()
+    template = types.SimpleNamespace(reads=lambda name: False, names={}, encode=lambda *given: [given])
+    tool = {"type": "function", "function": {"name": "f"}}
+    hints = {"tools": [tool], "reasoning_effort": "low", "parallel_tool_calls": False, "verbosity": "high"}
+    content = json.dumps({"messages": [{"role": "user", "content": "x"}]} | hints).encode()
+    for _ in range(3):
+        assert openai.read_fields(content, openai.Chat, {}).encode(None, template, 64, 64)
+    told = capfd.readouterr().err.splitlines()
+    assert len(told) == 4 and all(sum(f"have {name}, " in line for line in told) == 1 for name in hints)
 
 
 def test_a_server_for_other_machines_needs_a_key_or_a_flag(monkeypatch):

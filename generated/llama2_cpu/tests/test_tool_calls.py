@@ -29,7 +29,7 @@ def test_tool_calls_are_separated_from_text(tmp_path, step):
         count = min(count, len(request.tokens))
         whole.extend(choice.advance(count, "stop" if count == len(request.tokens) else None))
     told = openai.Chat(messages=[]).describe(whole, tokenizer)["message"]
-    assert told["content"] == "I look <tool>.<tool_call>{}</tool_call><tool_call>x"
+    assert told["content"] == "I look <tool>.\n<tool_call>{}</tool_call><tool_call>x"
     assert [x["function"] for x in told["tool_calls"]] == [{"name": "look", "arguments": '{"at": "größer"}'}] * 2
     assert whole.finish == "tool_calls" and [x["index"] for x in told["tool_calls"]] == [0, 1]
 
@@ -89,7 +89,7 @@ def test_calls_do_not_depend_on_how_a_text_is_split():
     draw, count = random.Random(0), 0
     bodies = [body for body in BODIES if len(body) < 200]
     calls = [f"<tool_call>{body}</tool_call>" for body in bodies]
-    for _ in range(2000):
+    for _ in range(1000):
         parts = draw.choices([*calls, *bodies, "<tool_call>", "</tool_call>", "<tool", "{", "x", " ", "\n"], k=6)
         text, pieces = "".join(parts), []
         while sum(map(len, pieces)) < len(text):
@@ -99,4 +99,4 @@ def test_calls_do_not_depend_on_how_a_text_is_split():
         assert separate(pieces) == (whole, found), text
         count += len(found)
         assert found or whole == text
-    assert count > 500
+    assert count > 300
