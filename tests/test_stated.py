@@ -27,6 +27,7 @@ FRAGMENTS = {
             point("hf.structure")
 
         def complete(hf):
+            point("hf.defaults", hf)
             point("hf.complete", hf)
             point("hf.export", hf)
             return hf
@@ -112,19 +113,25 @@ def test_tensors_have_the_names_and_layouts_of_the_architecture():
 
 
 def test_settings_and_defaults_stand_in_place_of_what_a_fragment_says():
-    """What no fragment says comes first; what one only reads takes a default."""
-    text = woven("[hf.settings]\nnorm_bias = false\n[hf.defaults]\nnorm_bias = false\n")
+    """What no fragment says comes first, before null is dropped; what a fragment computes is for null alone."""
+    text = woven("[hf.settings]\nnorm_bias = false\n[hf.defaults]\nnorm_bias = false\nbias = 1\n")
     assert 'yield "norm_bias", False, "model/no_bias"\n' in text
-    assert 'hf.setdefault("norm_bias", False)\n    return hf\n' in text
+    assert 'hf = {"norm_bias": False} | hf\n    hf.setdefault("norm_bias", hf.get("bias", 1))\n    return hf\n' in text
     text = woven('[hf.settings]\nact = "relu2"\n[hf.defaults]\nact = "relu2"\n', WITH_LAYER)
     assert 'yield "act", "relu2", "fragments for another act"\n    yield "norm_bias"' in text
-    assert 'hf.setdefault("act", "relu2")\n    hf.setdefault("norm_bias"' in text
+    assert 'hf = {"act": "relu2"} | hf\n    hf.setdefault("norm_bias"' in text
     assert 'hf["bias"] = hf.get("act")' in text
+
+
+def test_a_default_that_nothing_reads_or_that_is_taken_back_is_not_there():
+    text = woven("[hf.defaults]\nstripes = 3\nnorm_bias = false\n")
+    assert "stripes" not in text and 'hf = {"norm_bias": False} | hf' in text
+    assert "False} | hf" not in woven("[hf.defaults]\nnorm_bias = {}\n")
 
 
 def test_a_setting_has_another_name_wherever_fragments_speak_of_it():
     text = woven('[hf.names]\nnorm_bias = "use_bias"\n[hf.defaults]\nuse_bias = false\n')
-    assert 'hf.setdefault("use_bias", False)' in text and '"use_bias", True' in text and "norm_bias" not in text
+    assert 'hf = {"use_bias": False} | hf' in text and '"use_bias", True' in text and "norm_bias" not in text
     same = LAYER.replace('"hidden_size", "width"', '"width", "width"')  # a field of Config keeps its name
     assert 'yield "size", "width"\n' in woven('[hf.names]\nwidth = "size"\n', WITH_LAYER, layer=same)
 

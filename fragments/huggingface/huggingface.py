@@ -60,12 +60,12 @@ def hf_structure(config: Config) -> Iterator[tuple[str, Any, str]]:
 
 
 def complete(hf: dict[str, Any]) -> dict[str, Any]:
-    """Returns config.json with the defaults of transformers for settings that are missing or null."""
-    hf = {setting: value for setting, value in hf.items() if value is not None}
+    """Returns config.json with the defaults of transformers for settings that are missing; null is none of them."""
     if setting("ignored"):
         # accepted when this package was woven, though no part of it covers them
-        for name in setting("ignored"):
-            hf.pop(name, None)
+        hf = {name: value for name, value in hf.items() if name not in setting("ignored")}
+    point("hf.defaults", hf)
+    hf = {setting: value for setting, value in hf.items() if value is not None}
     hf.setdefault("dtype", hf.get("torch_dtype", "float32"))
     point("hf.complete", hf)
     return hf
@@ -250,8 +250,7 @@ def save_hf(
     if split.is_sharded:
         index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
         (directory / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
-    hf = {"architectures": [setting("reference")]}
-    hf |= {setting: getattr(config, field) for setting, field in hf_sizes()}
+    hf = {"architectures": [setting("reference")]} | {name: getattr(config, field) for name, field in hf_sizes()}
     hf |= {setting: woven for setting, woven, _ in hf_structure(config)}
     point("hf.export", hf)
     if (tokenizer or config.tokenizer) == "bytes":

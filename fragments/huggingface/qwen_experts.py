@@ -5,8 +5,7 @@ from generator.language import layers, setting, splice
 
 @splice("hf.complete")
 def _(hf):
-    if "num_local_experts" in hf:  # as transformers 5 writes it
-        hf.setdefault("num_experts", hf["num_local_experts"])
+    hf.setdefault("num_experts", hf["num_local_experts"])  # as transformers 5 writes it
     hf.setdefault("decoder_sparse_step", 1)
     hf.setdefault("mlp_only_layers", [])
 

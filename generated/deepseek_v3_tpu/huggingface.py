@@ -3,7 +3,7 @@
 # model/block, model/low_rank_query, model/latent_attention, model/shared_expert, model/mtp, model/dense_layers,
 # model/experts, model/balance_bias, model/rope, model/rms_norm, model/yarn, model/yarn_scores, model/linear,
 # model/first_dense, model/limited_groups, model/scaled_weights, model/swiglu, model/normalised_top_k,
-# huggingface/deepseek, model/scaled_rope, huggingface/top_k_norm.
+# huggingface/deepseek, model/scaled_rope.
 """Hugging Face checkpoints: config.json and safetensors, as `save_pretrained` of transformers writes them."""
 
 import json
@@ -166,7 +166,13 @@ def hf_structure(config: Config) -> Iterator[tuple[str, Any, str]]:
 
 
 def complete(hf: dict[str, Any]) -> dict[str, Any]:
-    """Returns config.json with the defaults of transformers for settings that are missing or null."""
+    """Returns config.json with the defaults of transformers for settings that are missing; null is none of them."""
+    hf = {"first_k_dense_replace": 3, "hidden_act": "silu", "hidden_size": 7168, "initializer_range": 0.02} | hf
+    hf = {"intermediate_size": 18_432, "kv_lora_rank": 512, "max_position_embeddings": 4096} | hf
+    hf = {"moe_intermediate_size": 2048, "n_group": 8, "n_routed_experts": 256, "n_shared_experts": 1} | hf
+    hf = {"num_attention_heads": 128, "num_experts_per_tok": 8, "num_hidden_layers": 61, "q_lora_rank": 1536} | hf
+    hf = {"qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-6, "routed_scaling_factor": 2.5} | hf
+    hf = {"topk_group": 4, "v_head_dim": 128, "vocab_size": 129_280, "norm_topk_prob": True} | hf
     hf = {setting: value for setting, value in hf.items() if value is not None}
     hf.setdefault("dtype", hf.get("torch_dtype", "float32"))
     hf.setdefault("tie_word_embeddings", False)
@@ -192,7 +198,6 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
         hf.setdefault("rope_scaling.attention_factor", 0.1 * math.log(hf.get("rope_scaling.factor", 1.0)) + 1)
     hf.setdefault("mlp_bias", False)
     hf.setdefault("num_nextn_predict_layers", 1)
-    hf.setdefault("norm_topk_prob", True)
     hf.setdefault("rope_interleave", True)
     hf.setdefault("scoring_func", "sigmoid")
     hf.setdefault("topk_method", "noaux_tc")
@@ -394,8 +399,7 @@ def save_hf(
     if split.is_sharded:
         index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
         (directory / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
-    hf = {"architectures": ["DeepseekV3ForCausalLM"]}
-    hf |= {setting: getattr(config, field) for setting, field in hf_sizes()}
+    hf = {"architectures": ["DeepseekV3ForCausalLM"]} | {name: getattr(config, field) for name, field in hf_sizes()}
     hf |= {setting: woven for setting, woven, _ in hf_structure(config)}
     hf.pop("low_rank_query")
     hf.setdefault("q_lora_rank", None)  # if absent, transformers takes that of the released model

@@ -99,11 +99,14 @@ def hf_structure(config: Config) -> Iterator[tuple[str, Any, str]]:
 
 
 def complete(hf: dict[str, Any]) -> dict[str, Any]:
-    """Returns config.json with the defaults of transformers for settings that are missing or null."""
+    """Returns config.json with the defaults of transformers for settings that are missing; null is none of them."""
+    hf = {"hidden_size": 2304, "initializer_range": 0.02, "intermediate_size": 9216} | hf
+    hf = {"max_position_embeddings": 131_072, "num_attention_heads": 8, "num_hidden_layers": 26} | hf
+    hf = {"rms_norm_eps": 1e-6, "vocab_size": 262_208, "mlp_bias": False, "tie_word_embeddings": True} | hf
+    hf = {"head_dim": 256, "hidden_activation": "gelu_pytorch_tanh", "num_key_value_heads": 4} | hf
+    hf = {"query_pre_attn_scalar": 256, "sliding_window": 4096, "use_bidirectional_attention": False} | hf
     hf = {setting: value for setting, value in hf.items() if value is not None}
     hf.setdefault("dtype", hf.get("torch_dtype", "float32"))
-    hf.setdefault("use_bidirectional_attention", False)
-    hf.setdefault("tie_word_embeddings", True)
     hf.setdefault("head_dim", hf["hidden_size"] // hf["num_attention_heads"])
     hf.setdefault("attention_bias", False)
     hf.setdefault("num_key_value_heads", hf["num_attention_heads"])
@@ -115,7 +118,6 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     hf["rope_factor"] = full.get("factor", 1.0)
     kinds = full.get("rope_type", "default"), local.get("rope_type", "default")
     hf["rope_scaling"] = None if kinds in (("default", "default"), ("linear", "default")) else [full, local]
-    hf.setdefault("mlp_bias", False)
     period = hf.get("sliding_window_pattern", 6)  # in older files
     numbers = range(1, hf["num_hidden_layers"] + 1)
     hf.setdefault("layer_types", ["sliding_attention" if n % period else "full_attention" for n in numbers])
@@ -305,8 +307,7 @@ def save_hf(
     if split.is_sharded:
         index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
         (directory / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
-    hf = {"architectures": ["Gemma3ForCausalLM"]}
-    hf |= {setting: getattr(config, field) for setting, field in hf_sizes()}
+    hf = {"architectures": ["Gemma3ForCausalLM"]} | {name: getattr(config, field) for name, field in hf_sizes()}
     hf |= {setting: woven for setting, woven, _ in hf_structure(config)}
     factor = hf.pop("rope_factor")
     hf["rope_scaling"] = None if factor == 1 else {"rope_type": "linear", "factor": factor}

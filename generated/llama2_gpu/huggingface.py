@@ -76,10 +76,12 @@ def hf_structure(config: Config) -> Iterator[tuple[str, Any, str]]:
 
 
 def complete(hf: dict[str, Any]) -> dict[str, Any]:
-    """Returns config.json with the defaults of transformers for settings that are missing or null."""
+    """Returns config.json with the defaults of transformers for settings that are missing; null is none of them."""
+    hf = {"hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 11_008} | hf
+    hf = {"max_position_embeddings": 2048, "num_attention_heads": 32, "num_hidden_layers": 32} | hf
+    hf = {"rms_norm_eps": 1e-6, "vocab_size": 32_000, "mlp_bias": False, "tie_word_embeddings": False} | hf
     hf = {setting: value for setting, value in hf.items() if value is not None}
     hf.setdefault("dtype", hf.get("torch_dtype", "float32"))
-    hf.setdefault("tie_word_embeddings", False)
     hf.setdefault("head_dim", hf["hidden_size"] // hf["num_attention_heads"])
     hf.setdefault("attention_bias", False)
     hf.setdefault("num_key_value_heads", hf["num_attention_heads"])
@@ -87,7 +89,6 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     hf["rope_theta"] = rope.get("rope_theta", hf.get("rope_theta", 10_000.0))
     rope = {"rope_type": rope.get("type", "default")} | rope
     hf["rope_scaling"] = None if rope["rope_type"] == "default" else rope
-    hf.setdefault("mlp_bias", False)
     return hf
 
 
@@ -262,8 +263,7 @@ def save_hf(
     if split.is_sharded:
         index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
         (directory / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
-    hf = {"architectures": ["LlamaForCausalLM"]}
-    hf |= {setting: getattr(config, field) for setting, field in hf_sizes()}
+    hf = {"architectures": ["LlamaForCausalLM"]} | {name: getattr(config, field) for name, field in hf_sizes()}
     hf |= {setting: woven for setting, woven, _ in hf_structure(config)}
     if (tokenizer or config.tokenizer) == "bytes":
         hf |= {"bos_token_id": ByteTokenizer.bos, "eos_token_id": ByteTokenizer.eos}

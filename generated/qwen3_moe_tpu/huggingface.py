@@ -88,10 +88,14 @@ def hf_structure(config: Config) -> Iterator[tuple[str, Any, str]]:
 
 
 def complete(hf: dict[str, Any]) -> dict[str, Any]:
-    """Returns config.json with the defaults of transformers for settings that are missing or null."""
+    """Returns config.json with the defaults of transformers for settings that are missing; null is none of them."""
+    hf = {"hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02} | hf
+    hf = {"max_position_embeddings": 32_768, "num_attention_heads": 32, "num_hidden_layers": 24} | hf
+    hf = {"rms_norm_eps": 1e-6, "vocab_size": 151_936, "tie_word_embeddings": False} | hf
+    hf = {"moe_intermediate_size": 768, "num_local_experts": 128, "num_experts_per_tok": 8} | hf
+    hf = {"num_key_value_heads": 4, "router_aux_loss_coef": 0.001, "sliding_window": 4096} | hf
     hf = {setting: value for setting, value in hf.items() if value is not None}
     hf.setdefault("dtype", hf.get("torch_dtype", "float32"))
-    hf.setdefault("tie_word_embeddings", False)
     hf.setdefault("head_dim", hf["hidden_size"] // hf["num_attention_heads"])
     hf.setdefault("attention_bias", False)
     hf.setdefault("num_key_value_heads", hf["num_attention_heads"])
@@ -103,8 +107,7 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
         for name in "sliding_window", "max_window_layers":  # then unused
             hf.pop(name, None)
     hf.setdefault("norm_topk_prob", False)
-    if "num_local_experts" in hf:  # as transformers 5 writes it
-        hf.setdefault("num_experts", hf["num_local_experts"])
+    hf.setdefault("num_experts", hf["num_local_experts"])  # as transformers 5 writes it
     hf.setdefault("decoder_sparse_step", 1)
     hf.setdefault("mlp_only_layers", [])
     return hf
@@ -281,8 +284,7 @@ def save_hf(
     if split.is_sharded:
         index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
         (directory / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
-    hf = {"architectures": ["Qwen3MoeForCausalLM"]}
-    hf |= {setting: getattr(config, field) for setting, field in hf_sizes()}
+    hf = {"architectures": ["Qwen3MoeForCausalLM"]} | {name: getattr(config, field) for name, field in hf_sizes()}
     hf |= {setting: woven for setting, woven, _ in hf_structure(config)}
     if (tokenizer or config.tokenizer) == "bytes":
         hf |= {"bos_token_id": ByteTokenizer.bos, "eos_token_id": ByteTokenizer.eos}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -39,10 +40,10 @@ def find_nearest_family(library: Library, target: str, hf: dict[str, Any], tenso
         known = package.mentioned | sizes | {setting for setting, *_ in package.structure({}, "")}
         known |= {setting for table in recipe.neutral for setting in table.settings}
         unread = sum(1 for _ in find_unknown(hf, known))
-        missing = sum(1 for setting in sizes - package.mentioned if hf.get(setting) is None)
+        missing = sum(1 for setting in sizes if "." not in setting and setting not in hf)
         other_tensors = len(tensors ^ package.tensors()) if tensors else 0
         similarity = difflib.SequenceMatcher(None, model_type, hf["model_type"]).ratio()
-        return unread + missing + other_tensors, len(recipe.lineage), -similarity
+        return unread + other_tensors, missing, len(recipe.lineage), -similarity
 
     return first[min(first, key=distance)]
 
@@ -92,8 +93,15 @@ def write_draft(
             if not (settings := {*error.settings} & known.keys()):
                 raise
             unfit |= dict.fromkeys(sorted(settings), error.message)
+    package = fitted.package
+    read = {setting for setting, _ in package.sizes()} | {name for name, *_ in package.structure(fitted.full, where)}
+    taken = {name: x for name, x in package.defaults.items() if name in read - hf.keys() and x not in (False, {})}
     differences = [
         *(f"the setting {setting} is left out, and {family} needs it" for setting in missing),
+        *(
+            f"the setting {setting} is left out, and {family} takes {json.dumps(taken[setting])} then"
+            for setting in taken
+        ),
         *dict.fromkeys(unfit.values()),
         *(f"{p.message}\n{p.remedy}" for p in fitted.problems if p.setting not in {"model_type", *missing}),
         *_list_other_tensors(fitted, tensors),
@@ -111,7 +119,7 @@ def write_draft(
         case [str(reference), *_]:
             own["reference"] = reference
     tables |= {key: value for key, value in own.items() if value}
-    guessed = {field for setting, field in fitted.package.sizes() if setting in missing}
+    guessed = {field for setting, field in package.sizes() if setting in missing or setting in taken}
     sizes = {field: value for field, value in fitted.sizes().items() if field not in guessed}
     return Draft(differences, _write_comments(family, differences) + fitted.text(tables, sizes))
 

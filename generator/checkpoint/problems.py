@@ -46,7 +46,7 @@ def find_unread(package: ConfigReader, hf: dict[str, Any], family: str, where: s
             remedy = f"No rule covers it. It takes {choice.rstrip(',')}. {_ignore_remedy(setting)}"
             problems.append(Problem(setting, message, remedy))
     for setting, size in package.sizes():
-        if hf.get(setting) is None:
+        if hf.get(setting) is None or setting in read_ignored(package.recipe):
             message = f"{setting} is null, left out or ignored, and {family} reads {size} from it"
             problems.append(Problem(setting, message, "No rule covers it. Give it a value."))
     return problems

@@ -38,10 +38,12 @@ class ConfigReader:
 
     Attributes:
         mentioned: the strings in `complete`, settings among them.
+        defaults: setting -> its value if config.json leaves it out, as the architecture says.
     """
 
     def __init__(self, recipe: Recipe):
         self.recipe = recipe
+        self.defaults = {key: x for file in recipe.lineage for key, x in file.data.hf.defaults.items()}
         woven = weave_some(recipe, (*READERS, "check_config"))
         text = write_config(recipe, merge_fields(recipe))
         paths = {path for definition in woven.values() for path in definition.text.paths()} | {*text.paths()}

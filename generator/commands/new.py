@@ -72,7 +72,7 @@ def new(
     if family:
         tensors = read_tensor_names(config_path.parent, where)
         differences, text = write_draft(library, family, target, hf, tensors, name, where, ignored)
-    elif families := _find_families(library, hf, where):
+    elif families := find_families(library, hf, where):
         family, text = _fit_one(library, families, target, hf, name, where, ignored)
     elif kind := _describe_other_kind(hf):
         message = f"is {kind}; Loomax has only models that predict the next token of a text"
@@ -111,7 +111,7 @@ def _describe_other_kind(hf: dict[str, Any]) -> str:
     return ""
 
 
-def _find_families(library: Library, hf: dict[str, Any], where: str) -> list[str]:
+def find_families(library: Library, hf: dict[str, Any], where: str) -> list[str]:
     """Returns the architectures of the model_type of a config.json, those with the fewest bases first."""
     lineages = {name: lineage_of(name, library) for name in library.architectures()}
     types = {name: find_inherited(lineage, "model_type") for name, lineage in lineages.items()}

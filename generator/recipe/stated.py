@@ -3,18 +3,21 @@
 [hf.tensors]    # parameter -> its name in checkpoints, or its name and its layout there
 [hf.names]      # a setting of config.json as fragments call it -> as this family calls it
 [hf.settings]   # setting -> the value that config.json must have
-[hf.defaults]   # setting -> its value if config.json leaves it out
+[hf.defaults]   # setting -> its value if config.json leaves it out; {} takes back that of a base
 [hf.unread]     # setting -> its value, or null, unless a selected fragment reads it; and what to select for another one
 [hf.export]     # setting -> its value in an exported config.json; {} is null, which TOML does not have
 
 Fragments declare rows (rows.py). A row with a key of these tables gets the value of the architecture; a key without a
-row becomes a splice of its own.
+row becomes a splice of its own. Defaults stand together at `hf.defaults`, in place of a fragment's `hf.setdefault`; if
+that computes its value, it stays, for null.
 """
 
 from __future__ import annotations
 
+import ast
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,8 +33,8 @@ from generator.recipe.schema import UnreadTable
 from generator.recipe.typed import TomlTable, check_value
 
 Statements = dict[str, tuple[Any, Origin]]  # key -> value, with the line that states it
+_WIDTH = 120  # columns of a line
 _OWN_SPLICES = {  # table -> the point and the statement of a key without a row
-    "defaults": ("hf.complete", "hf.setdefault({}, {})"),
     "settings": ("hf.structure", "yield {}, {}, {}"),
     "unread": ("hf.structure", "yield {}, {}, {}"),
     "export": ("hf.export", "hf[{}] = {}"),
@@ -44,7 +47,8 @@ def apply_statements(recipe: Recipe) -> Recipe:
         check_rows(splice)
     recipe = order_splices(recipe)
     tables = [file.data.hf for file in recipe.lineage]
-    hf = {name: _merge(tables, name) for name in ("tensors", "names", *_OWN_SPLICES)}
+    hf = {name: _merge(tables, name) for name in ("tensors", "names", "defaults", *_OWN_SPLICES)}
+    hf["defaults"] = {key: it for key, it in hf["defaults"].items() if it[0] != {}}
     _check_keys(hf, recipe)
     _check_values(hf)
     used: set[tuple[str, str]] = set()
@@ -58,10 +62,12 @@ def apply_statements(recipe: Recipe) -> Recipe:
     _check_collisions(hf, fragments)
     if fragments:
         first = [
-            _make_splice(table, (key, value, f"fragments for another {key}"), origin, fragments[0].name)
-            for table in ("defaults", "settings")
-            for key, (value, origin) in hf[table].items()
-            if (table, key) not in used
+            *_make_defaults(hf, recipe.fragments, used),
+            *(
+                _make_splice("settings", (key, value, f"fragments for another {key}"), origin, fragments[0].name)
+                for key, (value, origin) in hf["settings"].items()
+                if ("settings", key) not in used
+            ),
         ]
         fragments[0] = replace(fragments[0], splices=(*first, *fragments[0].splices))
     pairs = zip(fragments, _make_following(hf, fragments, recipe), strict=True)
@@ -85,6 +91,15 @@ def _override(splice: Splice, hf: dict[str, Statements], used: set[tuple[str, st
         key = row.key if row.table in ("names", "tensors") else hf["names"].get(row.key, (row.key,))[0]
         if key not in hf.get(row.table, ()) or row.spans[0][0] < end:  # or a value holds the row, and is replaced
             continue
+        if row.table == "defaults":
+            text, (start, stop) = splice.body.text, row.spans[0]
+            if splice.point == "hf.export" or not isinstance(
+                ast.parse(text[start:stop], mode="eval").body, ast.Constant
+            ):
+                continue
+            if statement := re.search(r"^ *hf\.setdefault\(\S+ $", text[:start], re.MULTILINE):
+                edits.append(Edit(statement.start(), text.index("\n", stop) + 1, Traced()))
+                continue
         value, origin = hf[row.table][key]
         values = _as_tuple(value)
         if row.table == "tensors":
@@ -95,6 +110,32 @@ def _override(splice: Splice, hf: dict[str, Statements], used: set[tuple[str, st
         for (start, end), part in zip(row.spans, values, strict=False):
             edits.append(Edit(start, end, Traced.insert(literal(part, str(origin)), origin)))
     return replace(splice, body=splice.body.edited(edits)) if edits else splice
+
+
+def _make_defaults(
+    hf: dict[str, Statements], fragments: Sequence[Fragment], used: set[tuple[str, str]]
+) -> Iterator[Splice]:
+    """Yields splices with the defaults of settings that fragments read; each is a line with some of them."""
+    rows = _read_all_rows(fragments)
+    read = {hf["names"].get(name, (name,))[0] for row in rows for name in (row.key, *row.values)}
+    read |= {*hf["unread"], *hf["settings"]}
+    start, end, line = "    hf = {", "} | hf\n", list[Traced]()
+    for key, (value, origin) in hf["defaults"].items():
+        if key not in read or ("defaults", key) in used:
+            continue
+        item = Traced.insert(f"{literal(key, str(origin))}: {literal(value, str(origin))}, ", origin)
+        if line and len(start + end + "".join(part.text for part in [*line, item])) > _WIDTH:
+            yield _join_defaults(start, line, end, fragments[0].name)
+            line = []
+        line.append(item)
+    if line:
+        yield _join_defaults(start, line, end, fragments[0].name)
+
+
+def _join_defaults(start: str, line: list[Traced], end: str, fragment: str) -> Splice:
+    origin, items = line[0].origin_at(0), Traced.join(line)
+    body = Traced.insert(start, origin) + items[: len(items.text) - len(", ")] + Traced.insert(end, origin)
+    return Splice("hf.defaults", ("hf",), body, (), (), optional=False, fragment=fragment, origin=origin)
 
 
 def _make_following(hf: dict[str, Statements], fragments: Sequence[Fragment], recipe: Recipe) -> list[list[Splice]]:
@@ -152,7 +193,7 @@ def _check_values(hf: dict[str, Statements]) -> None:
     if "model_type" in hf["settings"]:
         remedy = "Write it above the tables: model_type = ..."
         raise LoomError("model_type is not one of the settings", str(hf["settings"]["model_type"][1]), remedy)
-    for key, (value, origin) in (item for table in _OWN_SPLICES for item in hf[table].items()):
+    for key, (value, origin) in (item for table in ("defaults", *_OWN_SPLICES) for item in hf[table].items()):
         value = value.value if isinstance(value, UnreadTable) else value
         try:
             json.dumps(value, allow_nan=False)

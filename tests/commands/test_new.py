@@ -116,6 +116,7 @@ WOVEN = "and llama2 is woven for"
         ({"is_causal": False}, "no fragment of llama2 reads the setting is_causal, which is false"),
         ({"logit_scale": 0.5}, "no fragment of llama2 reads the setting logit_scale, which is 0.5\n  Write a fragment"),
         ({"initializer_range": None}, "initializer_range is null, left out or ignored, and llama2 reads init_std from"),
+        ({"hidden_act": None}, f'hidden_act is null, {WOVEN} "silu"'),
         ({"hidden_size": None}, "the setting 'hidden_size' is missing"),
         ({"num_hidden_layers": 10**9}, f"num_hidden_layers is 1000000000\n  {LONGEST}"),
         ({"num_hidden_layers": float("inf")}, f"num_hidden_layers is Infinity\n  {LONGEST}"),
@@ -300,7 +301,7 @@ def test_a_family_that_takes_for_granted_what_is_left_out(fit):
     text = json.dumps({"model_type": "mpt", "d_model": 64, "n_layers": 2, "vocab_size": 100})
     table = fit(text=text, family="cohere2")
     text = (ARCHITECTURES / "mine.toml").read_text()
-    assert "# - the setting hidden_size is left out, and cohere2 needs it\n" in text
+    assert "# - the setting hidden_size is left out, and cohere2 takes 8192 then\n" in text
     assert "no fragment of cohere2 reads the setting d_model, which is 64" in text
     assert "width" not in table["presets"]["mine"]
 
@@ -316,6 +317,7 @@ def test_the_nearest_of_each_published_family_is_that_family():
     """By settings alone, under a model_type that nothing has; what two families read alike is either's."""
     library = Library.read([ROOT])
     alike = {"mistral": "qwen2", "qwen3": "qwen2", "gemma3": "gemma3_text", "llama4": "llama4_text", "olmo2": "llama"}
+    alike["ernie4_5"] = "llama"
     for path in (ROOT / "tests/families/published").glob("*.json"):
         found = find_nearest_family(library, "cpu", published(path.stem, model_type="nobodys"), set())
         assert find_inherited(lineage_of(found, library), "model_type") == alike.get(path.stem, path.stem)
