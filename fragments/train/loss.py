@@ -62,12 +62,14 @@ def score(embedding: Embedding, x: Array, targets: Array, config: Config) -> tup
         others = tuple(axis for axis in (*RULES["batch"], *RULES["sequence"]) if axis not in RULES["embed"])
 
         def gather_and_score(kernel, vocabulary, x, targets):
-            kernel = gather_whole(jax.lax.pcast(kernel, others, to="varying"), RULES["embed"], 0, x.dtype)
+            with point("score.gather", kernel, others, x):
+                kernel = gather_whole(jax.lax.pcast(kernel, others, to="varying"), RULES["embed"], 0, x.dtype)
             x = jax.lax.pcast(x, RULES["vocab"], to="varying")  # each share adds a summand to its gradient
             return score_share(embedding, kernel, vocabulary, x, targets, config)
 
         rows, vocab = PartitionSpec(RULES["batch"], RULES["sequence"]), PartitionSpec(RULES["vocab"])
-        specs = PartitionSpec(RULES["embed"], RULES["vocab"]), vocab, rows, rows
+        with point("score.specs", vocab, rows):
+            specs = PartitionSpec(RULES["embed"], RULES["vocab"]), vocab, rows, rows
         spread = jax.shard_map(gather_and_score, in_specs=specs, out_specs=PartitionSpec(*vocab, *rows))
         log_sums, target_logits = spread(kernel, vocabulary, x, targets)
     log_normalizer = jax.nn.logsumexp(log_sums, axis=0)

@@ -158,6 +158,8 @@ def parity(
         rows, errors = compare_models(package, loaded, reference, scratch, length)
     if not any(row.what.startswith("--mesh") for row in rows) and f"--mesh-tensor {SHARDS}" not in errors:
         report(f"note: --mesh-tensor {SHARDS} was not tried: sizes do not divide by it, or there is one device")
+    if not hasattr(package, "engine"):
+        report("note: cached decoding was not compared: the model cannot have the part serve")
     if errors:
         listed = "\n  ".join(f"{what}: {_explain_failure(error, woven)}" for what, error in errors.items())
         raise ParityError(f"{woven.name} could not be compared in all:\n  {listed}", where, FIX, rows)

@@ -15,7 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from selected import mostly_slow
 
 from families.devices import MESHES, on_eight_devices
-from families.weaving import batch_of, woven
+from families.weaving import batch_of, variant
 
 VOCABULARY, WIDTH, ROWS, LENGTH = 208, 48, 8, 11
 
@@ -32,6 +32,8 @@ def compare_losses(package) -> None:
         return (losses * batch["weights"]).sum()
 
     model = package.model.Decoder(config, nnx.Rngs(0))
+    if hasattr(model.embedding, "head_bias"):
+        model.embedding.head_bias.set_value(np.random.default_rng(2).standard_normal(VOCABULARY, np.float32))
     expected = jax.tree.leaves(jax.jit(jax.value_and_grad(whole))(model, batch))
     # chunks of at most 4 tokens, or of 8 where 2 devices share the vocabulary; all at once
     for held, meshes in (4 * VOCABULARY, MESHES), (2**29, MESHES[:1]):
@@ -61,13 +63,17 @@ def sums(program: str) -> list[list[int]]:
     return [[*map(int, dims)] for shapes in found for dims in re.findall(r"f32\[(\d+),(\d+)\]", shapes)]
 
 
-# a head of its own; tied, its logits capped; with a product that has a gradient of its own
+# a head of its own; tied, with a bias, its logits capped; with a product that has a gradient of its own
 @pytest.mark.parametrize(
-    ("family", "target"), mostly_slow([("llama2", "cpu"), ("gemma2", "cpu"), ("llama2", "gpu")], ("gemma2", "cpu"))
+    ("family", "target", "more"),
+    mostly_slow(
+        [("llama2", "cpu", ()), ("gemma2", "cpu", ("model/head_bias",)), ("llama2", "gpu", ("model/head_bias",))],
+        ("gemma2", "cpu", ("model/head_bias",)),
+    ),
 )
-def test_chunks_over_devices(family, target, tmp_path):
+def test_chunks_over_devices(family, target, more, tmp_path):
     """No device holds all logits; of the head's gradient it sums its own part alone."""
-    package = woven(family, target, tmp_path)
+    package = variant(family, more, tmp_path, target)
     whole, *chunks = (
         "(2, 2, 2) all logits at a time []",
         "(2, 2, 2) chunks []",
