@@ -14,7 +14,7 @@ from generator.recipe.library import Library
 
 MODEL = """
     "Model."
-    from generator.language import point
+    from generator.language import point, setting
 
     def helper(x):
         if setting("wide"):
