@@ -16,27 +16,27 @@ import pytest
 from benchmarks import gpu
 
 SCRIPT = Path(gpu.__file__)
-PRINTED = 'print(\'{"what": "step", "seconds": 1}\', flush=True)'
+PRINTED = """echo '{"what": "step", "seconds": 1}'"""
 # way -> what its process does, after a first record
 WAYS = {
-    "good": "",
-    "raises": "raise ValueError('no such kernel')",
-    "killed": "print('{', end='', flush=True); import os; os.kill(os.getpid(), 9)",
-    "hangs": "import subprocess; subprocess.run(['sleep', '600'])",  # and what it started holds its output open
-    "late": "",
+    "good": "true",
+    "raises": "echo 'ValueError: no such kernel' >&2; exit 1",
+    "killed": "printf {; kill -9 $$",
+    "hangs": "sleep 600; true",  # and what it started holds its output open
+    "late": "true",
 }
 
 
 def test_a_measurement_that_fails_ends_alone_and_time_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu, "RESERVE", 0)
-    monkeypatch.setattr(gpu, "LEAST", 2)
+    monkeypatch.setattr(gpu, "LEAST", 1)
     measurements = [gpu.Measurement("row", way, "", "train") for way in WAYS]
 
     def command_of(measurement):
-        return [sys.executable, "-c", f"{PRINTED}; {WAYS[measurement.way]}"], dict(os.environ)
+        return ["sh", "-c", f"{PRINTED}; {WAYS[measurement.way]}"], dict(os.environ)
 
     results, start = gpu.Results(tmp_path / "results.jsonl"), time.monotonic()
-    gpu.run(measurements, command_of, results, 4, tmp_path)
+    gpu.run(measurements, command_of, results, 3, tmp_path)
     assert time.monotonic() - start < 6
     stands = gpu.Results(tmp_path / "results.jsonl").records
     assert stands == results.records
@@ -54,7 +54,9 @@ def test_a_measurement_that_fails_ends_alone_and_time_is_kept(tmp_path, monkeypa
     assert [it["way"] for it in results.records[len(stands) :]] == ["raises", "raises"]
 
 
-def test_a_page_says_what_failed_and_shares_of_the_card(tmp_path):
+def test_a_page_says_what_failed_and_shares_of_the_card(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("card.page.draw", lambda speeds, *_: drawn.append(speeds))
     step = {"row": "train", "status": "measured", "what": "step", "tokens": 100, "flops": {"full": 494.5e12}}
     records = [
         {
@@ -81,7 +83,7 @@ def test_a_page_says_what_failed_and_shares_of_the_card(tmp_path):
     gpu.write_page(records, tmp_path)
     page = (tmp_path / "gpu.md").read_text()
     assert "full 494.5 TFLOP/s: 50.0%, 62.5%" in page and "- train: step: 2.00" in page  # 989e12 on the data sheet
-    assert "torch: failed: exit code -9." in page and (tmp_path / "gpu.png").stat().st_size > 0
+    assert "torch: failed: exit code -9." in page and drawn == [{"train: step": 2}]
 
 
 def wait_for(condition, seconds: float) -> None:
