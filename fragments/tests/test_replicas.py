@@ -152,9 +152,11 @@ def test_of_a_killed_replica_only_begun_streams_are_lost(port, folder):
             if not is_stream:
                 answers.append((late, headers["x-replica"], told["choices"][0]["text"]))
                 continue
-            *events, last = told.removesuffix("\n\n").split("\n\n")
-            error = last != "data: [DONE]" and json.loads(last.removeprefix("data: "))["error"]
-            text = "".join(json.loads(event.removeprefix("data: "))["choices"][0]["text"] for event in events)
+            *events, done = told.removesuffix("\n\n").split("\n\n")
+            assert done == "data: [DONE]"
+            each = [json.loads(event.removeprefix("data: ")) for event in events]
+            error = "error" in each[-1] and each.pop()["error"]
+            text = "".join(event["choices"][0]["text"] for event in each)
             streams.append((late, headers["x-replica"], text, error))
 
     with concurrent.futures.ThreadPoolExecutor(8) as threads:

@@ -240,13 +240,14 @@ def test_a_chat_that_is_too_long_says_so_as_openai_does(port, case):
 def test_a_text_that_fills_the_context_is_scored(port):
     """Without a token of an answer, as in training; and so is one of a single token."""
     room = ask(port, "/v1/models/small")[2]["max_model_len"]
+    logprobs = scoring(wide_model(), room)
     for tokens in [5 + i % 200 for i in range(room)], [5, 6], [5]:
         answer = complete(port, prompt=tokens, max_tokens=0, echo=True, logprobs=2, return_token_ids=True)
         (choice,) = answer["choices"]
         assert choice["token_ids"] == tokens and choice["finish_reason"] == "length"
         assert (answer["usage"]["prompt_tokens"], answer["usage"]["completion_tokens"]) == (len(tokens), 0)
         first, *found = choice["logprobs"]["token_logprobs"]
-        expected = scoring(wide_model(), room)(tokens)[np.arange(len(tokens) - 1), tokens[1:]]
+        expected = logprobs(tokens)[np.arange(len(tokens) - 1), tokens[1:]]
         assert first is None
         np.testing.assert_allclose(found, expected, atol=1e-4)
     (choice,) = complete(port, prompt="x", max_tokens=0)["choices"]
@@ -274,8 +275,8 @@ def test_what_chats_cannot_be_given_is_told_in_plain_words(port):
     picture = [{"type": "text", "text": "x"}, {"type": "image_url", "image_url": {"url": "http://a/b.png"}}]
     status, answer = chat(port, messages=[{"role": "user", "content": picture}])
     assert status == 400 and "takes text alone, and no part of type 'image_url'" in answer["error"]["message"]
-    for deep in '{"a":' * 50_000, '{"a":' * 1500 + "1" + "}" * 1500:
-        called = CALLED | {"tool_calls": [CALL | {"function": {"name": "f", "arguments": deep[:90_000]}}]}
+    for deep in '{"a":' * 10_000, "[" * 90_000, '{"a":' * 1500 + "1" + "}" * 1500:
+        called = CALLED | {"tool_calls": [CALL | {"function": {"name": "f", "arguments": deep}}]}
         status, answer = chat(port, messages=[X, called])
         assert status == 400 and "nested too deeply" in answer["error"]["message"]
 

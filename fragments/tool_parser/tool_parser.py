@@ -24,8 +24,8 @@ DECODER = json.JSONDecoder(parse_constant=refuse_constant)
 def as_call(value: Any) -> dict[str, str] | None:
     """Returns the name and the arguments, as JSON, of a call; None if the value is none."""
     try:
-        given = [value[name] for name in ("arguments", "parameters") if value.get(name) not in (None, "")]
-        arguments = DECODER.decode(given[0]) if given and isinstance(given[0], str) else (given or [{}])[0]
+        present = [value[name] for name in ("arguments", "parameters") if value.get(name) not in (None, "")]
+        arguments = DECODER.decode(present[0]) if present and isinstance(present[0], str) else (present or [{}])[0]
         if not isinstance(arguments, dict):
             return None
         value["name"].encode()  # raises for half of a surrogate pair
@@ -68,31 +68,31 @@ class ToolCalls:
     """Separates tool calls from a text as it is generated: the same ones, however it is split."""
 
     def __init__(self) -> None:
-        self.held, self.count = "", 0  # text that may belong to a call, and calls so far
+        self.pending, self.count = "", 0  # text that may belong to a call, and calls so far
         self.is_after_call = False  # whether nothing but white space has followed a call
 
     def add(self, new: str, is_end: bool) -> tuple[str, list[dict[str, str]]]:
         """Adds new text; returns the text outside of calls, and the calls that are complete."""
-        self.held += new
-        told, calls, place = "", [], 0
-        while (begin := self.held.find(BEGIN, place)) >= 0:
-            call, place = read_call(self.held, begin + len(BEGIN), is_end)
+        self.pending += new
+        outside, calls, place = "", [], 0
+        while (begin := self.pending.find(BEGIN, place)) >= 0:
+            call, place = read_call(self.pending, begin + len(BEGIN), is_end)
             if place < 0:
                 break
             if call:
                 calls.append(call)
-                told += self.release(begin)
-                self.held, self.is_after_call, place = self.held[place - begin :], True, 0
+                outside += self.release(begin)
+                self.pending, self.is_after_call, place = self.pending[place - begin :], True, 0
         self.count += len(calls)
-        begun = next((n for n in range(len(BEGIN) - 1, 0, -1) if self.held.endswith(BEGIN[:n])), 0)
-        until = begin if begin >= 0 else len(self.held) - (0 if is_end else begun)
-        if is_end or not self.is_after_call or self.held[:until].strip():
-            told += self.release(until)
-        return told, calls
+        partial = next((n for n in range(len(BEGIN) - 1, 0, -1) if self.pending.endswith(BEGIN[:n])), 0)
+        until = begin if begin >= 0 else len(self.pending) - (0 if is_end else partial)
+        if is_end or not self.is_after_call or self.pending[:until].strip():
+            outside += self.release(until)
+        return outside, calls
 
     def release(self, until: int) -> str:
-        """Returns what is held before this place, without white space that is all there is behind a call."""
-        text, self.held = self.held[:until], self.held[until:]
+        """Returns what is pending before this place, without white space that is all there is behind a call."""
+        text, self.pending = self.pending[:until], self.pending[until:]
         if self.is_after_call and not text.strip():
             return ""
         self.is_after_call = False

@@ -135,7 +135,7 @@ class SessionRouter:
             async for part in parts:
                 yield part
         except Exception as error:
-            yield f"data: {json.dumps(describe_loss(error))}\n\n".encode()
+            yield f"data: {json.dumps(describe_loss(error))}\n\ndata: [DONE]\n\n".encode()
         finally:
             parts.cancel()  # if the client is gone
 
