@@ -18,7 +18,7 @@ def _():
     adapter: Array | None = None  # number of the adapter, 0 for none
 
 
-@splice("Device.types")
+@splice("default_sampling_metadata.types")
 def _(types):
     types["adapter"] = "int32"
 

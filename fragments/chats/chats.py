@@ -22,6 +22,7 @@ from generator.language.roles import (
     END,
     OPEN,
     TOLD,
+    TOLD_AT_MOST,
     AnyTokenizer,
     ByteTokenizer,
     InputError,
@@ -156,4 +157,4 @@ class Chats(WithTemplate):
 @splice("train.end")
 def _():
     for what, sources in TOLD.items():
-        print(f"chats {what}: {len(sources):,}")
+        print(f"chats {what}: {len(sources):,}{' or more' if len(sources) == TOLD_AT_MOST else ''}")

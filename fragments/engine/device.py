@@ -16,11 +16,11 @@ from generator.language.roles import (
     Decoder,
     EngineSettings,
     InputError,
-    SamplingMetadata,
     Slots,
     StepInput,
     StepOutput,
     block_table_widths,
+    default_sampling_metadata,
     empty_pages,
     layers_in_pool,
     run,
@@ -95,6 +95,10 @@ class Device:
         """Returns the batch size of the smallest decode step with room for so many sequences."""
         return next(rows for rows in self.rows if rows >= sequences)
 
+    def width_for(self, pages: int) -> int:
+        """Returns the width of the narrowest block tables with room for so many pages of a sequence."""
+        return next(width for width in self.widths if width >= pages)
+
     def chunk_length(self, left: int) -> int:
         """Returns the length of the next prefill chunk: one for all with up to a quarter of padding, or a full one."""
         shortest = next((length for length in self.chunks if left <= length), max(self.chunks))
@@ -113,15 +117,11 @@ class Device:
 
     def nothing(self, rows: int, pages: int) -> StepInput:
         """Returns the input of a step that does nothing, with block tables for so many pages of each sequence."""
-        types = {"prompt": np.int32, "top_k": np.int32, "seed": np.uint32, "biases": np.int32}
-        point("Device.types", types)
-        sampling = SamplingMetadata(*(np.zeros(rows, types.get(name, np.float32)) for name in SamplingMetadata._fields))
-        sampling.top_p[:] = sampling.repetition_penalty[:] = 1
         slots, zeros = np.full(rows, self.settings.max_sequences, np.int32), np.zeros(rows, np.int32)
-        width = next(width for width in self.widths if width >= pages)
-        block_tables = np.zeros((rows, width), np.int32)
-        point("Device.nothing", block_tables)
-        return StepInput(slots, zeros, zeros.copy(), zeros > 0, block_tables, np.array(False), sampling)
+        block_tables, sampling = np.zeros((rows, self.width_for(pages)), np.int32), default_sampling_metadata(rows)
+        step = StepInput(slots, zeros, zeros.copy(), zeros > 0, block_tables, np.array(False), sampling)
+        point("Device.nothing", step)
+        return step
 
     def run(self, step: StepInput, length: int, whole: bool) -> StepOutput:
         """Starts a step, without waiting for it."""

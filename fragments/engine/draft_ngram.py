@@ -21,14 +21,15 @@ def _():
 
 def draft_ngram(request: Request, most: int) -> list[int]:
     """Returns `most` draft tokens, or none where the last n-gram is new."""
-    sequence, size = request.sequence, NGRAM
-    for end in range(request.indexed, len(sequence)):  # tokens since the last call
-        request.ngrams[tuple(sequence[max(end - size, 0) : end])] = end
-    request.indexed = len(sequence)
-    place = request.ngrams.get(tuple(sequence[-size:]))
-    for drafted in range(0 if place is None else most):
-        sequence.append(sequence[place + drafted])  # may be a draft token itself, where the sequence repeats
-    return sequence[request.indexed :]
+    length = len(request.prompt) + len(request.tokens)
+    for end in range(request.indexed, length):  # tokens since the last call
+        request.ngrams[tuple(request.span(max(end - NGRAM, 0), end))] = end
+    request.indexed = length
+    place = request.ngrams.get(tuple(request.span(max(length - NGRAM, 0), length)), length)
+    drafts = request.span(place, min(place + most, length))
+    while drafts and len(drafts) < most:
+        drafts.append(drafts[place - length])  # of its own, where the sequence repeats
+    return drafts
 
 
 @splice("Engine.draft")

@@ -6,7 +6,6 @@ attention, preemption by recomputation); Agrawal et al. 2024, arXiv 2403.02310, 
 
 import collections
 import dataclasses
-import math
 from collections.abc import Iterator, Sequence
 
 import jax
@@ -19,20 +18,20 @@ from generator.language.roles import (
     Decoder,
     Device,
     EngineSettings,
+    InputBatch,
     InputError,
     PagePool,
     QueueFull,
     Request,
+    RequestStatus,
     SamplingParams,
-    StepInput,
-    StepOutput,
-    field_problems,
+    StepInFlight,
+    check_settings,
     fold_seed,
+    likeliest_tokens,
     pages_that_fit,
     sampling_problems,
 )
-
-StepInFlight = tuple[StepOutput, list[Request], StepInput, bool]
 
 
 class Engine:
@@ -41,16 +40,8 @@ class Engine:
     def __init__(
         self, config: Config, model: Decoder, ends: set[int], settings: EngineSettings, mesh: Mesh | None = None
     ):
-        longest = settings.max_length or config.context_length
-        bounds = dict.fromkeys(("max_length", "kv_cache_tokens"), (0, 2**31 - 1))
-        bounds |= dict.fromkeys(("max_sequences", "page_size", "chunk"), (1, 2**16))
-        point("Engine.bounds", bounds)
-        problems = field_problems(settings, bounds)
-        if not 2 <= longest <= config.context_length:  # a token of the prompt, and one of the answer
-            problems.append(f"--max-length {longest}: must be from 2 to the context length, {config.context_length}")
-        if problems:
-            raise InputError("\n".join(problems))
-        self.config, self.ends, self.settings, self.longest = config, ends, settings, longest
+        longest = check_settings(settings, config.context_length)
+        self.config, self.ends, self.settings, self.longest = config, frozenset(ends), settings, longest
         of_sequences = settings.max_sequences * self.pages_for(longest)
         pages = 1 + (self.pages_for(settings.kv_cache_tokens) or pages_that_fit(of_sequences, config, settings, mesh))
         point("Engine.pages", pages)
@@ -63,9 +54,10 @@ class Engine:
         except (jax.errors.JaxRuntimeError, MemoryError) as error:
             reason, flags = str(error).partition("\n")[0], "--kv-cache-tokens, --max-sequences or --max-length"
             raise InputError(f"{flags}: no room for {pages:,} pages: lower one of them: {reason}") from None
+        self.batch = InputBatch(settings.max_sequences, self.device.widths[-1])
         self.free_slots = list(range(settings.max_sequences))
         self.queued: collections.deque[Request] = collections.deque()
-        self.running: list[Request] = []  # running requests, by arrival
+        self.running: dict[Request, None] = {}  # by arrival
         # steps whose output has not been read: with their requests, and whether every token is scored
         self.in_flight: list[StepInFlight] = []
         self.changed: dict[Request, None] = {}  # since the last call of `step`
@@ -101,11 +93,10 @@ class Engine:
         if not problems and self.pages_for(length + most) > self.pages:
             problems.append(f"the KV cache holds {self.pages * self.settings.page_size} tokens, not {length} + {most}")
         sampling = dataclasses.replace(sampling, seed=fold_seed(sampling.seed, 0, 0))
-        request = Request(list(prompt), sampling, root=salt)
+        ends = frozenset(sampling.stop_token_ids) | (frozenset() if sampling.ignore_eos else self.ends)
+        request = Request(list(prompt), sampling, root=salt, ends=ends, max_length=length + most)
         point("Engine.request", self, salt, request, problems)
-        request.biases = [(token, bias, most) for token, bias in sampling.logit_bias.items()]
-        if sampling.min_tokens:
-            request.biases += [(token, -math.inf, sampling.min_tokens) for token in request.all_ends(self.ends)]
+        request.biases = request.logit_biases()
         if len(request.biases) > BIASES:
             problems.append(f"{len(request.biases)} tokens have a bias or end the sequence: at most {BIASES} may")
         if problems:
@@ -130,8 +121,8 @@ class Engine:
         started = self.decode() + self.prefill()
         self.collect()
         self.in_flight = started
-        changed, self.changed = list(self.changed), {}
-        return changed
+        changed, self.changed = self.changed, {}
+        return list(changed)
 
     def generate(self, prompts: Sequence[Sequence[int]], sampling: SamplingParams) -> list[Request]:
         """Runs prompts to their end, each with a seed of its own, and returns their requests."""
@@ -139,8 +130,7 @@ class Engine:
         for place, prompt in enumerate(prompts):
             while len(self.queued) >= self.settings.queue:
                 self.step()
-            seed = fold_seed(sampling.seed, place, 0)
-            requests.append(self.add(prompt, dataclasses.replace(sampling, seed=seed)))
+            requests.append(self.add(prompt, dataclasses.replace(sampling, seed=fold_seed(sampling.seed, place, 0))))
         while self.queued or self.running:
             self.step()
         return requests
@@ -163,9 +153,12 @@ class Engine:
                 point("Engine.not_admitted", request)
                 return
             self.queued.popleft()
-            self.running.append(request)
-            request.slot, request.in_prefill = self.free_slots.pop(), True
+            self.running[request] = None
+            request.slot, request.status = self.free_slots.pop(), RequestStatus.PREFILL
             self.prefix_queries += len(sequence)
+            own = {"prompt": len(request.prompt), "biases": len(request.biases)}
+            point("Engine.own", self, own, request)
+            self.batch.add(request, own)
             self.grow(request, len(sequence))
             self.device.write(request.slot, sequence, request.biases)
 
@@ -187,11 +180,13 @@ class Engine:
 
     def grow(self, request: Request, tokens: int) -> None:
         while len(request.pages) < self.pages_for(tokens):
-            request.pages.append(self.pool.allocate())
+            page = self.pool.allocate()
+            self.batch.block_tables[request.slot, len(request.pages)] = page
+            request.pages.append(page)
 
     def release(self, request: Request) -> None:
         """Frees the slot and pages of a request. Steps in flight may still write to them, but before any later step."""
-        self.running.remove(request)
+        del self.running[request]
         self.free_slots.append(request.slot)
         self.pool.free(request.pages)
         request.pages, request.digests = [], []
@@ -202,32 +197,34 @@ class Engine:
     def preempt(self, request: Request) -> None:
         """Moves a running request to the front of the queue, to be recomputed."""
         self.release(request)
+        request.status = RequestStatus.WAITING
         self.queued.appendleft(request)
 
     def end(self, request: Request, why: str) -> None:
-        if request in self.running:
-            self.release(request)
-        else:
+        if request.status is RequestStatus.WAITING:
             self.queued.remove(request)
-        request.finish = why
+        else:
+            self.release(request)
+        request.status, request.finish = RequestStatus.FINISHED, why
         self.changed[request] = None
 
     def decode(self) -> list[StepInFlight]:
         """Starts a step for the next token of each sequence."""
 
         def ready(request):
-            goes_on = request.length - len(request.prompt) < request.sampling.max_tokens
-            return request in self.running and not request.in_prefill and goes_on
+            return request.status is RequestStatus.DECODE and request.length < request.max_length
 
-        for request in [request for request in self.running if ready(request)]:
+        for request in list(filter(ready, self.running)):
             point("Engine.decode", request)
+            if request.length <= len(request.pages) * self.settings.page_size:
+                continue
             while ready(request) and self.pages_for(request.length) > len(request.pages) + len(self.pool.free_pages):
                 self.collect()  # some may have ended
                 if ready(request) and not self.pool.free_pages:
-                    self.preempt(self.running[-1])
+                    self.preempt(next(reversed(self.running)))
             if ready(request):
                 self.grow(request, request.length)
-        batch = [request for request in self.running if ready(request)]
+        batch = list(filter(ready, self.running))
         point("Engine.scheduled", batch, request)
         steps = [self.start(self.device.rows_for(len(batch)), 1, batch, whole=False)] if batch else []
         point("Engine.decoded", steps)
@@ -235,11 +232,12 @@ class Engine:
 
     def prefill(self) -> list[StepInFlight]:
         """Starts a step of the first prompt's next chunk, and of others of that length."""
-        requests = [request for request in self.running if request.in_prefill]
+        requests = [request for request in self.running if request.status is RequestStatus.PREFILL]
         if not requests:
             return []
         for request in requests:  # skips tokens that others have prefilled since it was admitted
             self.share_pages(request)
+            self.batch.set_pages(request)
             skipped = max(len(request.digests) * self.settings.page_size - request.computed, 0)
             request.computed += skipped
             request.cached += 0 if request.tokens else skipped
@@ -254,30 +252,23 @@ class Engine:
 
     def start(self, rows: int, length: int, requests: list[Request], whole: bool) -> StepInFlight:
         """Starts a step of requests for up to `length` tokens of each."""
-        step = self.device.nothing(rows, max(len(request.pages) for request in requests))
+        step = self.batch.step(requests, rows, self.device.width_for(max(len(x.pages) for x in requests)))
         point("Engine.step", requests, step, length)
         for row, request in enumerate(requests):
             count = min(request.length - request.computed, length)
-            step.slots[row], step.starts[row], step.counts[row] = request.slot, request.computed, count
+            step.starts[row], step.counts[row] = request.computed, count
             point("Engine.row", step, row, request)
-            with point("Engine.block_tables", step, row, request):
-                step.block_tables[row, : len(request.pages)] = request.pages
-            step.top[...] |= request.sampling.logprobs > 0
-            own = {"prompt": len(request.prompt), "biases": len(request.biases)}
-            point("Engine.own", self, own, request)
-            for name, column in step.sampling._asdict().items():
-                column[row] = own[name] if name in own else getattr(request.sampling, name)
+            point("Engine.block_tables", step, row, request)
             request.computed += count
             self.register_pages(request)
             if request.computed == request.length:
-                step.samples[row], request.in_prefill = True, False
+                step.samples[row], request.status = True, RequestStatus.DECODE
                 request.length += 1
-        return self.device.run(step, length, whole), requests, step, whole
+        return StepInFlight(self.device.run(step, length, whole), requests, step, whole)
 
     def register_pages(self, request: Request) -> None:
         """Lets other requests share its full pages, even if a step in flight is still to write them."""
-        size = self.settings.page_size
-        known = min(request.computed, len(request.prompt) + len(request.tokens))
+        size, known = self.settings.page_size, min(request.computed, len(request.prompt) + len(request.tokens))
         while (len(request.digests) + 1) * size <= known:
             digest = request.next_digest(request.sequence, size)
             self.pool.register(request.pages[len(request.digests)], digest)
@@ -288,12 +279,12 @@ class Engine:
         """Waits for the steps in flight, and adds their output to their requests."""
         in_flight, self.in_flight = self.in_flight, []
         for output, requests, step, whole in in_flight:
-            scores, tokens, *top = (x.tolist() for x in jax.device_get(output))
+            scores, tokens = (x.tolist() for x in jax.device_get((output.scores, output.tokens)))
+            top = jax.device_get((output.top_tokens, output.top_logprobs)) if step.top else ()
             for row, request in enumerate(requests):
                 if request.finish:
                     continue  # since the step was started
-                tops = [dict(zip(*pair, strict=True)) for pair in zip(*(x[row] for x in top), strict=True)]
-                tops = [dict(list(x.items())[: request.sampling.logprobs]) for x in tops]
+                tops = likeliest_tokens(top, row, request.sampling.logprobs) or [{} for _ in tokens[row]]
                 first = int(step.counts[row] - step.samples[row]) if whole else 0  # those of a prompt come before
                 end = first + 1
                 point("Engine.verified", step, row, tokens, first, end)
@@ -301,7 +292,7 @@ class Engine:
                 request.prompt_top_logprobs += tops[:first]
                 if step.samples[row]:
                     point("Engine.sampled", request, row, scores, tokens, end)
-                    why = request.add(tokens[row][first:end], scores[row][first:end], tops[first:end], self.ends)
+                    why = request.add(tokens[row][first:end], scores[row][first:end], tops[first:end])
                     self.register_pages(request)
                     self.changed[request] = None
                     if why:

@@ -7,6 +7,7 @@ import numpy as np
 from jax import Array
 
 from generator.language import provide, requires, splice
+from generator.language.roles import RequestStatus
 
 requires("longrope")
 
@@ -37,7 +38,7 @@ def _(self, request, sequence):
 def _(self, request):
     if request.length > self.config.rope_original_context and not self.device.uses_long[request.slot]:
         self.collect()  # it may have ended
-        if request in self.running:
+        if request.status is RequestStatus.DECODE:
             self.preempt(request)
 
 

@@ -1,9 +1,11 @@
 """Requests, and the sizes of an engine."""
 
 import dataclasses
+import enum
+import math
 
 from generator.language import point, setting
-from generator.language.roles import SamplingParams, page_digest
+from generator.language.roles import InputError, SamplingParams, field_problems, page_digest
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -17,6 +19,29 @@ class EngineSettings:
     kv_cache_tokens: int = 0  # tokens that the KV cache holds; 0: as many as max_sequences sequences have, or as fit
     chunk: int = 256  # prompt tokens of a prefill step at most; decode steps run in between
     point("EngineSettings.fields")
+
+
+def check_settings(settings: EngineSettings, context_length: int) -> int:
+    """Returns the tokens of the longest sequence. Raises InputError that lists all that is wrong with the settings."""
+    longest = settings.max_length or context_length
+    bounds = dict.fromkeys(("max_length", "kv_cache_tokens"), (0, 2**31 - 1))
+    bounds |= dict.fromkeys(("max_sequences", "page_size", "chunk"), (1, 2**16))
+    point("check_settings.bounds", bounds)
+    problems = field_problems(settings, bounds)
+    if not 2 <= longest <= context_length:  # a token of the prompt, and one of the answer
+        problems.append(f"--max-length {longest}: must be from 2 to the context length, {context_length}")
+    if problems:
+        raise InputError("\n".join(problems))
+    return longest
+
+
+class RequestStatus(enum.Enum):
+    """What a request does; those in PREFILL or DECODE are running."""
+
+    WAITING = enum.auto()
+    PREFILL = enum.auto()
+    DECODE = enum.auto()
+    FINISHED = enum.auto()
 
 
 class QueueFull(Exception):
@@ -43,7 +68,9 @@ class Request:
     biases: list[tuple[int, float, int]] = dataclasses.field(default_factory=list)  # columns of `Biases`
     length: int = 0  # of the sequence, once the steps in flight are done
     computed: int = 0  # tokens whose keys are in the KV cache by then
-    in_prefill: bool = False  # whether tokens remain to be prefilled
+    status: RequestStatus = RequestStatus.WAITING
+    ends: frozenset[int] = frozenset()  # tokens that end it
+    max_length: int = 0  # of the sequence
     point("Request.fields")
 
     @property
@@ -51,19 +78,25 @@ class Request:
         """Returns the tokens of the prompt and those generated."""
         return self.prompt + self.tokens
 
-    def all_ends(self, ends: set[int]) -> set[int]:
-        """Returns the tokens that end it; `ends` are those of the model."""
-        return {*self.sampling.stop_token_ids, *(() if self.sampling.ignore_eos else ends)}
+    def span(self, start: int, end: int) -> list[int]:
+        """Returns the sequence's tokens from place `start` to before `end`."""
+        first = len(self.prompt)
+        return self.prompt[start:end] + self.tokens[max(start - first, 0) : max(end - first, 0)]
+
+    def logit_biases(self) -> list[tuple[int, float, int]]:
+        """Returns columns of `Biases`: those of its sampling, and those by which it does not end too early."""
+        sampling = self.sampling
+        biases = [(token, bias, sampling.max_tokens) for token, bias in sampling.logit_bias.items()]
+        return biases + [(token, -math.inf, sampling.min_tokens) for token in self.ends if sampling.min_tokens]
 
     def next_digest(self, sequence: list[int], size: int) -> bytes:
         """Returns the digest of the first page that has none yet."""
         start = len(self.digests) * size
         return page_digest(self.digests[-1] if self.digests else self.root, sequence[start : start + size])
 
-    def add(self, tokens: list[int], logprobs: list[float], tops: list[dict[int, float]], ends: set[int]) -> str | None:
+    def add(self, tokens: list[int], logprobs: list[float], tops: list[dict[int, float]]) -> str | None:
         """Appends the tokens of a step, up to one that ends the sequence; returns how it ended, or None."""
-        ends = self.all_ends(ends)
-        found = [place for place, token in enumerate(tokens) if token in ends]
+        found = [place for place, token in enumerate(tokens) if token in self.ends]
         count = found[0] + 1 if found else len(tokens)
         self.tokens += tokens[:count]
         self.logprobs += logprobs[:count]

@@ -19,7 +19,7 @@ def _():
     draft_tokens: int = 0  # tokens of each sequence that speculative decoding drafts and a step verifies
 
 
-@splice("Engine.bounds")
+@splice("check_settings.bounds")
 def _(bounds):
     bounds["draft_tokens"] = 0, 64
 
@@ -63,7 +63,7 @@ def _(self):
 
 @splice("Engine.scheduled")
 def _(self, batch, request):
-    for request in batch:
+    for request in batch if self.settings.draft_tokens else ():
         room = (len(request.pages) + len(self.pool.free_pages)) * self.settings.page_size - request.length
         left = request.sampling.max_tokens - len(request.tokens) - 1
         most = max(min(self.settings.draft_tokens, room, left), 0)
@@ -80,7 +80,7 @@ def _(self, steps, speculative):
         steps.append(self.start(rows, 1 + self.settings.draft_tokens, speculative, whole=True))
 
 
-@splice("Engine.step")
+@splice("Engine.step", after="window_pages")
 def _(requests, step, length):
     if requests[0].drafts:
         step = step._replace(draft_tokens=np.zeros((len(step.slots), length - 1), np.int32))

@@ -1,14 +1,16 @@
 """The compiled step of an engine: many sequences through the same forward pass as in training."""
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from generator.language import point, provide, receive
-from generator.language.roles import TOP, Biases, Cache, Decoder, Pages, SamplingMetadata, sample
+from generator.language.roles import TOP, Biases, Cache, Decoder, Pages, Request, SamplingMetadata, sample
 
 
 class Slots(NamedTuple):
@@ -48,6 +50,21 @@ def write_slot(slots: Slots, slot: Array, row: Slots) -> Slots:
 def likeliest(logprobs: Array) -> tuple[Array, Array]:
     logprobs, tokens = jax.lax.top_k(logprobs, min(TOP, logprobs.shape[-1]))
     return tokens, logprobs
+
+
+class StepInFlight(NamedTuple):
+    """A step that was started."""
+
+    output: StepOutput
+    requests: list[Request]
+    step: StepInput
+    whole: bool  # whether it scores all tokens
+
+
+def likeliest_tokens(top: Sequence[np.ndarray], row: int, count: int) -> list[dict[int, float]]:
+    """Returns the `count` likeliest tokens at each place of a row, with log-probabilities, of arrays [B, C, 20]."""
+    each = zip(*(x[row, :, :count].tolist() for x in top), strict=True)
+    return [dict(zip(*pair, strict=True)) for pair in each]
 
 
 def hidden(model: Decoder, tokens: Array, positions: Array, pages: Pages, cache: Cache) -> tuple[Array, Cache]:

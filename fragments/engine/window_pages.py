@@ -53,9 +53,10 @@ def _(left, some, config, settings, mesh, fitting, window_pages):
     fitting = int(64 * (left - in_windows) / max(in_all - in_windows, 1)) - 1  # one is never read
 
 
-@splice("Device.nothing")
-def _(block_tables):
-    block_tables = np.stack([block_tables, block_tables], axis=1)  # of layers with windows too
+@splice("Device.nothing", "Engine.step")
+def _(step):
+    block_tables = np.stack([step.block_tables, np.zeros_like(step.block_tables)], axis=1)  # of layers with windows too
+    step = step._replace(block_tables=block_tables)
 
 
 @splice("Engine.pool")
@@ -79,7 +80,6 @@ def _(self, request):
 
 @splice("Engine.block_tables")
 def _(self, step, row, request):
-    step.block_tables[row, 0, : len(request.pages)] = request.pages
     end = request.computed + int(step.counts[row])
     for place, page in self.window.move(request, request.computed, end).items():
         step.block_tables[row, 1, place] = page

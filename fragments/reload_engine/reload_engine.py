@@ -37,7 +37,7 @@ def replace_weights(engine: Engine, model: Decoder, recompute: bool) -> None:
     engine.weights += 1
     if recompute:
         engine.collect()
-        for request in list(reversed(engine.running)):
+        for request in reversed(list(engine.running)):
             engine.preempt(request)
     for request in engine.queued:
         request.root = root_of(request.root[8:], engine.weights)

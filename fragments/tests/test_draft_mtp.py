@@ -15,6 +15,7 @@ from generator.language.roles import (
     Decoder,
     Engine,
     EngineSettings,
+    RequestStatus,
     SamplingParams,
     hidden_mtp,
     loss,
@@ -72,7 +73,11 @@ def test_the_engine_drafts_what_one_pass_over_the_sequence_predicts(model, sizes
     start = subject.start
 
     def start_and_keep(rows, length, requests, whole):
-        made.extend((request.sequence, subject.mtp_drafts[request]) for request in requests if not request.in_prefill)
+        made.extend(
+            (request.sequence, subject.mtp_drafts[request])
+            for request in requests
+            if request.status is RequestStatus.DECODE
+        )
         return start(rows, length, requests, whole)
 
     subject.start = start_and_keep

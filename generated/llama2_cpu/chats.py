@@ -26,11 +26,14 @@ ROLES = "system", "developer", "user", "assistant", "tool"
 
 TOLD: collections.defaultdict[str, set[str]] = collections.defaultdict(set)  # chats by what was told of them
 
+TOLD_AT_MOST = 100_000  # chats of a kind that are remembered
+
 
 def tell_of(what: str, source: str) -> None:
     """Warns of the first chat of a kind, of the 10th, the 100th and so on."""
     count = len(TOLD[what])
-    TOLD[what].add(source)
+    if count < TOLD_AT_MOST:
+        TOLD[what].add(source)
     if len(TOLD[what]) > count and str(count + 1).strip("0") == "1":
         print(f"warning: chats {what}: {count + 1:,} so far, such as {source}", file=sys.stderr)
 

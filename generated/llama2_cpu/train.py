@@ -48,7 +48,7 @@ from matplotlib.figure import Figure
 from rich.progress import BarColumn, Progress, TimeRemainingColumn
 from tensorboardX import SummaryWriter
 
-from .chats import TOLD
+from .chats import TOLD, TOLD_AT_MOST
 from .checkpoint import Checkpoints, changes, checksums, newest_config
 from .cluster import (
     DirectoryLock,
@@ -820,7 +820,7 @@ def train(config: Config) -> None:
     if checkpoints.on_local_disks:
         checkpoints.on_local_disks.finish()
     for what, sources in TOLD.items():
-        print(f"chats {what}: {len(sources):,}")
+        print(f"chats {what}: {len(sources):,}{' or more' if len(sources) == TOLD_AT_MOST else ''}")
     print(f"checkpoints and metrics: {directory}")
 
 

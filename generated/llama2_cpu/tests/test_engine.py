@@ -53,6 +53,8 @@ def pool_is_whole(pool, sequences):
 
 def pages_are_whole(engine):
     pool_is_whole(engine.pool, [request.pages for request in engine.running])
+    for request in engine.running:
+        assert engine.batch.block_tables[request.slot, : len(request.pages)].tolist() == request.pages
 
 
 def test_log_probabilities_are_those_of_training(model, forward):
