@@ -42,3 +42,8 @@ def _(self, seed, order):
 def _(data, sources):
     paths = [path for _, path in split_mixture(data)]
     sources = [read_description(x) or [[file.name, file.stat().st_size] for file in find_files(x)] for x in paths]
+
+
+@splice("train.index", optional=True)
+def _(config, sources):
+    sources = [path for data in (config.data, config.eval_data) if data for _, path in split_mixture(data)]

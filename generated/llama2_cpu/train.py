@@ -5,9 +5,9 @@
 # train/tensorboard, train/flops, model/attention, model/swiglu, train/loss_curve, train/score_curve, train/monitor,
 # cluster/object_stores, train/progress_bar, cluster/step_times, cluster/lock, train/first_weights,
 # train/reference_policy, train/check_step, train/loop, local_checkpoints/local_checkpoints, parallel/context,
-# parallel/offload, pipeline/pipeline, cluster/agreement, parallel/remat, train/compile_cache,
-# evaluate_tasks/schedule, cluster/agreed_sources, cluster/watchdog, rollouts/rollouts_ahead, chats/chats,
-# train/command, cluster/recovery.
+# parallel/offload, pipeline/pipeline, cluster/agreement, parallel/remat, train/compile_cache, documents/jsonl_index,
+# data/mixture, evaluate_tasks/schedule, cluster/agreed_sources, cluster/watchdog, rollouts/rollouts_ahead,
+# chats/chats, train/command, cluster/recovery.
 """Training: the loss, the optimizer, the step, the loop, and the command line.
 
 python -m llama2_cpu.train --preset tiny --data PATH --steps 1000 --checkpoint-dir DIR
@@ -31,6 +31,7 @@ import tempfile
 import time
 import timeit
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 import grain
@@ -65,6 +66,7 @@ from .cluster import (
 )
 from .config import PRESETS, Config
 from .data import Batches, abstract_batch, fingerprint, held_out_batches, split_mixture
+from .documents import INDEX_FOLDERS, index_files
 from .errors import ExitCode, InputError, Stop, check_config, ending_with_messages
 from .evaluate_tasks import find_tasks, score_tasks
 from .local_checkpoints import LocalCheckpoints
@@ -688,6 +690,10 @@ def train(config: Config) -> None:
         raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
     mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, context=context, stage=stage)
     batches = abstract_batch(config, mesh)
+    if config.checkpoint_dir and "://" not in config.checkpoint_dir:
+        INDEX_FOLDERS[:] = [Path(config.checkpoint_dir).expanduser() / "index"]
+        sources = [path for data in (config.data, config.eval_data) if data for _, path in split_mixture(data)]
+        on_all_processes(lambda: index_files(sources, config.text_field))
     stopping, signals = False, receive_signals()
     if config.eval_tasks:
         if jax.process_count() > 1 or any(mesh.shape.get(axis, 1) > 1 for axis in ("stage", "context")):
@@ -819,8 +825,8 @@ def train(config: Config) -> None:
         raise SystemExit(ExitCode.PREEMPTED)
     if checkpoints.on_local_disks:
         checkpoints.on_local_disks.finish()
-    for what, sources in TOLD.items():
-        print(f"chats {what}: {len(sources):,}{' or more' if len(sources) == TOLD_AT_MOST else ''}")
+    for what, chats_sources in TOLD.items():
+        print(f"chats {what}: {len(chats_sources):,}{' or more' if len(chats_sources) == TOLD_AT_MOST else ''}")
     print(f"checkpoints and metrics: {directory}")
 
 

@@ -104,13 +104,13 @@ def open_jsonl(content: Content, field: str) -> Documents:
             problem = f"{content.path}:{number}: must be JSON with a field {field}: {type(error).__name__}: {error}"
             raise InputError(f"{problem}: fix it, leave it out, or give another --text-field") from None
 
-    lines, end, left_out = array.array("q"), 0, 0  # number, start and end of each line
-    for number, line in enumerate(content.lines(), 1):
-        start, end = end, end + len(line)
-        if b"null" in line and get(line, number) is None:
+    lines, size, left_out = array.array("q"), 0, 0  # number, start and end of each line
+    for n, row in enumerate(content.lines(), 1):
+        begin, size = size, size + len(row)
+        if b"null" in row and get(row, n) is None:
             left_out += 1
-        elif line.rstrip(b"\r\n"):
-            lines.extend((number, start, end))
+        elif row.rstrip(b"\r\n"):
+            lines.extend((n, begin, size))
 
     def read(i: int) -> str:
         number, start, end = lines[3 * i : 3 * i + 3]

@@ -52,14 +52,13 @@ def warn_of_special_tokens(data: str, which: str, found: collections.Counter[str
         print(f"warning: data {data}: special tokens in documents: {problem}", file=sys.stderr)
 
 
-READ_OPTIONS = grain.ReadOptions(num_threads=16, prefetch_buffer_size=128)
-
-
 class Sequences(Iterator[list[dict[str, np.ndarray]]]):
     """Yields the pieces of each sequence; reads no more than it needs.
 
     Once a document begins an epoch, all that waits comes before it: no document comes again before all others came.
     """
+
+    options = grain.ReadOptions(num_threads=16, prefetch_buffer_size=128)
 
     def __init__(self, order: grain.MapDataset, length: int):
         """Takes `order`: of each document, whether an epoch begins with it, and its pieces."""
@@ -85,7 +84,7 @@ class Sequences(Iterator[list[dict[str, np.ndarray]]]):
     def read(self, first: int, start: int) -> Iterator[tuple[list[int], bool, dict[str, np.ndarray]]]:
         """Yields the pieces from a place on: each one's place, whether an epoch begins with it, and the piece."""
         begins = False
-        for document, (begins_epoch, pieces) in enumerate(self.order[first:].to_iter_dataset(READ_OPTIONS), first):
+        for document, (begins_epoch, pieces) in enumerate(self.order[first:].to_iter_dataset(self.options), first):
             done = start if document == first else 0
             begins |= begins_epoch and not done
             for i, piece in enumerate(pieces[done:], done):
@@ -255,6 +254,8 @@ def evaluation_batches(config: Config) -> Iterator[dict[str, np.ndarray]]:
 
 def held_out_batches(config: Config, rows: list[int]) -> list[dict[str, np.ndarray]]:
     """Returns these rows of the first `eval_batches` batches of "eval"; [] without evaluation."""
-    batches = evaluation_batches(config) if config.eval_data or config.eval_share else ()
-    first = itertools.islice(batches, config.eval_batches)
-    return [{name: values[rows] for name, values in batch.items()} for batch in first]
+    if not (config.eval_data or config.eval_share):
+        return []
+    first = itertools.islice(evaluation_batches(config), config.eval_batches)
+    found = [{name: values[rows] for name, values in batch.items()} for batch in first]
+    return found

@@ -1,0 +1,72 @@
+"""Indices of JSONL files, kept beside a run: each is made once, by one process of the job."""
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from generator.language import point, proceed, requires, splice
+from generator.language.roles import InputError, find_files, on_all_processes, open_by_format
+
+requires("cluster/agreement")
+
+INDEX_FOLDERS: list[Path] = []  # the folder of this run's indices, if it has one
+
+
+def index_path(path: Path, field: str) -> Path:
+    """Returns where the index of a file is kept, by the file's path, size and time."""
+    stat = path.stat()
+    key = repr((str(path.resolve()), stat.st_size, stat.st_mtime_ns, field))
+    return INDEX_FOLDERS[0] / f"{hashlib.blake2b(key.encode(), digest_size=8).hexdigest()}.npy"
+
+
+def write_index(path: Path, left_out: int, lines: np.ndarray) -> None:
+    """Writes the number of rows left out, and number, start and end of each line; int64 [1 + 3n]."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = path.with_name(f"{path.stem}.half-{os.getpid()}-{jax.process_index()}.npy")
+    np.save(half, np.concatenate([[left_out], lines]))
+    half.rename(path)
+
+
+def read_index(path: Path) -> np.ndarray:
+    """Maps an index into memory. Raises InputError if it is damaged."""
+    try:
+        index = np.load(path, mmap_mode="r")
+    except (ValueError, EOFError) as error:
+        raise InputError(f"{path}: is damaged: {error}: remove it") from None
+    if index.ndim != 1 or index.dtype != np.int64 or index.size % 3 != 1:
+        raise InputError(f"{path}: is no index of lines: remove it")
+    return index
+
+
+def index_files(sources: Iterable[str], field: str) -> None:
+    """Makes this process's share of the indices that a run still lacks."""
+    texts = [source for source in sources if not (Path(source).expanduser() / "prepared.json").exists()]
+    files = [file for text in texts for file in find_files(text) if file.suffix.lower() in (".jsonl", ".ndjson")]
+    for file in files[jax.process_index() :: jax.process_count()]:
+        if not index_path(file, field).exists():
+            open_by_format(file, field)
+
+
+@splice("open_jsonl.lines")
+def _(content, field, lines, left_out):
+    kept = index_path(content.path, field) if INDEX_FOLDERS else None
+    if kept and kept.exists():
+        index = read_index(kept)
+        lines, left_out = index[1:], int(index[0])
+    else:
+        proceed()
+        if kept:
+            write_index(kept, left_out, np.asarray(lines))
+
+
+@splice("train.ready")
+def _(config):
+    if config.checkpoint_dir and "://" not in config.checkpoint_dir:
+        INDEX_FOLDERS[:] = [Path(config.checkpoint_dir).expanduser() / "index"]
+        with point("train.index", config):
+            sources = [data for data in (config.data, config.eval_data) if data]
+        on_all_processes(lambda: index_files(sources, config.text_field))
