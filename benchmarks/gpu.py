@@ -159,7 +159,7 @@ def measure(name: str, prepared: Path, small: bool) -> None:
 def machine(small: bool, missing: list[str]) -> dict[str, Any]:
     """Returns the card, its driver, and versions: of which card and when the numbers are."""
     fields = "name,driver_version,memory.total,clocks.max.sm,power.limit"
-    card, values = platform.processor() or platform.machine(), {}
+    card, values = f"small sizes on a CPU ({platform.machine()}), whose times say nothing", {}
     if not small:
         try:
             command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]
@@ -193,7 +193,10 @@ def main() -> None:
     given = parser.parse_args()
     if given.measure:
         return measure(given.measure, given.prepared, given.small)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
+    if given.prepared and not (given.prepared / "models.json").exists():
+        sys.exit(f"--prepared {given.prepared}: nothing is prepared there: make it by --prepare {given.prepared}")
+    for number in signal.SIGTERM, signal.SIGINT:
+        signal.signal(number, lambda *_: sys.exit("stopped: the same command goes on from here"))
     if given.prepare:
         from card.prepare import prepare
 
@@ -211,7 +214,11 @@ def run_all(given: argparse.Namespace, scratch: Path) -> None:
         prepare(prepared)
     missing = install(prepared, scratch / "site")
     results = Results(given.out / "results.jsonl")
-    results.add(machine(given.small, missing))
+    here = machine(given.small, missing)
+    others = {it["card"] for it in results.records if it["status"] == "machine"} - {here["card"]}
+    if others:
+        sys.exit(f"--out {given.out}: has results of {', '.join(sorted(others))}: give another folder")
+    results.add(here)
     if missing:
         print(f"missing, and not among the wheels: {', '.join(missing)}", flush=True)
 

@@ -86,6 +86,12 @@ def test_a_page_says_what_failed_and_shares_of_the_card(tmp_path, monkeypatch):
     assert "torch: failed: exit code -9." in page and drawn == [{"train: step": 2}]
 
 
+def test_a_folder_without_packages_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "--small", "--prepared", str(tmp_path)])
+    with pytest.raises(SystemExit, match="nothing is prepared there: make it by --prepare"):
+        gpu.main()
+
+
 def wait_for(condition, seconds: float) -> None:
     end = time.monotonic() + seconds
     while not condition():
