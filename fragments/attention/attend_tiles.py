@@ -31,13 +31,13 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded())
     Scores of a tile of queries and keys stay in the processor's cache. With segment_ids None, each row is one segment.
     """
     q, k, v = checkpoint_name((q, k, v), "attention")
-    groups, length = q.shape[2] // k.shape[2], q.shape[1]
+    groups, length, scale = q.shape[2] // k.shape[2], q.shape[1], q.shape[-1] ** -0.5
     point("attend_tiles.keys", k, v)
     S = min(length, 128)  # keys of a tile
     T = length + -length % S
     with point("attend_tiles.queries", S, T):
         C = S
-    q, k, v = (jnp.pad(x, ((0, 0), (0, T - length), (0, 0), (0, 0))) for x in (q * q.shape[-1] ** -0.5, k, v))
+    q, k, v = (jnp.pad(x, ((0, 0), (0, T - length), (0, 0), (0, 0))) for x in (q, k, v))
     q = q.swapaxes(1, 2)  # [B, N, T, H]
     k, v = (jnp.moveaxis(jnp.repeat(x, groups, axis=2), 1, 3) for x in (k, v))  # [B, N, H, T], as their gradients come
     if segment_ids is not None:
@@ -49,13 +49,14 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded())
         return jnp.einsum(equation, *factors, preferred_element_type=jnp.float32)
 
     def mask(scores: Array, segment_ids: Array | None, i: Array, j: Array) -> Array:
-        """Masks the scores [B, N, C, S] of a tile."""
+        """Scales and masks the scores [B, N, C, S] of a tile."""
         queries, keys = i + jnp.arange(C)[:, None], j + jnp.arange(S)
         visible = keys <= queries
         point("attend.mask", visible, distance=queries - keys)
         if segment_ids is not None:
             own, others = take(segment_ids, i, C, 1), take(segment_ids, j, S, 1)
             visible = visible & (own[:, None, :, None] == others[:, None, None])
+        scores = scale * scores  # in fp32
         point("attend.scores", scores)
         return jnp.where(visible, scores, -1e30)
 

@@ -16,6 +16,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 from flax import nnx
 from jax import Array
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from generator.language import point
@@ -253,6 +254,11 @@ class Checkpoints:
         """
         with point("Checkpoints.steps"):
             steps = self.steps()
+            newest = multihost_utils.process_allgather(np.int32(max(steps, default=-1)))
+            if newest.min() < newest.max():
+                raise InputError(
+                    f"{self.directory}: processes see the newest steps {newest}: wait until all see the same"
+                )
         if only is not None:
             if only not in steps:
                 there = ", ".join(map(str, sorted(steps))) or "none"

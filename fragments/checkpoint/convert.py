@@ -80,8 +80,7 @@ def export_hf(
             raise OSError(f"{hf_dir}: {error}") from None
     has_tokenizer = config.tokenizer == "bytes" or (absolute(hf_dir) / "tokenizer.json").exists()
     lacks = f"without a tokenizer, as {directory} keeps none: give --tokenizer"
-    files = "with its tokenizer" if has_tokenizer else lacks
-    print(f"{hf_dir}: in {dtype}, {files}")
+    print(f"{hf_dir}: in {dtype}, {'with its tokenizer' if has_tokenizer else lacks}")
 
 
 @ending_with_messages()

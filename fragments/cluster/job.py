@@ -7,11 +7,8 @@ import warnings
 
 import jax
 
-from generator.language.roles import InputError
+from generator.language.roles import LAUNCHERS, SETTINGS, InputError
 
-SETTINGS = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
-# variable of a launcher -> its value for a single process
-LAUNCHERS = {"SLURM_NTASKS": "1", "OMPI_COMM_WORLD_SIZE": "1", "MEGASCALE_NUM_SLICES": "1", "JOB_COMPLETION_INDEX": "0"}
 # seconds that a process waits for the others to start, for heartbeats, and for the others to end; JAX then ends
 # a process that waits for one that is gone
 TIMEOUTS = dict(initialization_timeout=300, heartbeat_timeout_seconds=60, shutdown_timeout_seconds=60)

@@ -4,7 +4,6 @@ Source: Llama Team 2024, arXiv 2407.21783, section 3.3.2.
 """
 
 import functools
-import math
 
 import jax
 import jax.numpy as jnp
@@ -76,10 +75,11 @@ def _(q, k, v, segment_ids, context):
 
 @splice("attend_splash.size")
 def _(q, k, T, size):
-    devices = k.shape[2] // q.shape[2]  # that share the sequence
+    devices = k.shape[1] // q.shape[1]  # that share the sequence
     if devices > 1:
-        T = k.shape[2]
-        size = math.gcd(size, T // devices // 2)
+        size, T = next(n for n in (1024, 768, 512, 384, 256, 128) if q.shape[1] // 2 % n == 0), k.shape[1]
+    else:
+        proceed()
 
 
 @splice("attend_splash.make", after="attention_soft_cap")

@@ -18,7 +18,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded())
     T, groups = q.shape[1], q.shape[2] // k.shape[2]
     point("attend_xla.keys", k, v, T)
     k, v = jnp.repeat(k, groups, axis=2), jnp.repeat(v, groups, axis=2)
-    q = (q * q.shape[-1] ** -0.5).swapaxes(1, 2)  # [B, N, T, H]
+    q, scale = q.swapaxes(1, 2), q.shape[-1] ** -0.5  # [B, N, T, H]
     k, v = (jnp.moveaxis(x, 1, 3) for x in (k, v))  # [B, N, H, T], so that gradients transpose no scores
     with point("attend_xla.size", T):
         size = -(-T // 4)
@@ -30,6 +30,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded())
         if segment_ids is not None:
             visible = visible & (segment_ids[:, None, start:stop, None] == segment_ids[:, None, None, :stop])
         scores = jnp.einsum("BNCH,BNHS->BNCS", q[:, :, start:stop], k[..., :stop], preferred_element_type=jnp.float32)
+        scores = scale * scores  # in fp32
         point("attend.scores", scores, T)
         scores = jnp.where(visible, scores, -1e30)
         highest = jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))

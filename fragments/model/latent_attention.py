@@ -99,13 +99,13 @@ def attend_latents(q: Array, cache: Cache, pages: Pages, kernel: Array, position
     The query absorbs the projection of keys, so that all heads attend to the latents themselves; values are
     projected at the end.
     """
-    H, R, P = q.shape[-1], kernel.shape[0], cache.key.shape[-1]
+    H, P = q.shape[-1], cache.key.shape[-1]
     to_key, to_value = jnp.split(kernel.astype(q.dtype), [H - P], axis=-1)  # [R, N, C], [R, N, U]
     q_latent = jnp.einsum("BTNC,RNC->BTNR", q[..., :-P], to_key)
-    q = jnp.concatenate([q_latent, q[..., -P:]], axis=-1) * ((R + P) / H) ** 0.5  # divided by root(R + P) below
+    q = jnp.concatenate([q_latent, q[..., -P:]], axis=-1)  # [B, T, N, R + P]
     key, value = cache.key.astype(q.dtype), cache.value.astype(q.dtype)
     shared = cache._replace(key=jnp.concatenate([value, key], axis=-1))  # [B, T, 1, R + P]
-    return jnp.einsum("BTNR,RNU->BTNU", attend_cached(q, shared, pages, positions), to_value)
+    return jnp.einsum("BTNR,RNU->BTNU", attend_cached(q, shared, pages, positions, H**-0.5), to_value)
 
 
 @splice("Attention.cached", optional=True)

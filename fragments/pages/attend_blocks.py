@@ -13,7 +13,7 @@ from generator.language.roles import UNSEEN, Cache, Pages, pages_per_block
 excludes("unstacked")  # of CPUs
 
 
-def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Array:
+def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array, scale: float) -> Array:
     """Computes attention of q [B, T, N, H] at `positions` [B, T] over the cached tokens and over the step's own.
 
     Keys are read in blocks, with an online softmax. The step's own come first, as every query sees at least itself.
@@ -21,7 +21,7 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
     point("attend_cached.pages", pages, cache)
     B, T, N, H = q.shape
     K, n = cache.key.shape[2], min(pages_per_block(pages.key.shape[2]), pages.block_tables.shape[1])
-    q = (q * H**-0.5).reshape(B, T, K, N // K, H)
+    q = q.reshape(B, T, K, N // K, H)
     before = positions[:, :1]  # [B, 1]: number of cached keys
 
     def add_keys(sums, k, v, places):
@@ -31,6 +31,7 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
         visible = distance >= 0
         point("attend_cached.mask", visible, distance, positions)
         scores = jnp.einsum("BTKGH,BKCH->BKGTC", q, k, preferred_element_type=jnp.float32).reshape(B, N, T, -1)
+        scores = scale * scores  # in fp32
         point("attend_cached.scores", scores)
         scores = jnp.where(visible, scores, -1e30)
         above, highest = highest, jnp.maximum(highest, scores.max(axis=-1, keepdims=True))

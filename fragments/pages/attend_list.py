@@ -13,7 +13,7 @@ from generator.language.roles import UNSEEN, Cache, Pages
 requires("unstacked")  # of CPUs
 
 
-def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Array:
+def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array, scale: float) -> Array:
     """Computes attention of q [B, T, N, H] at `positions` [B, T] over the cached tokens and over the step's own.
 
     Reads blocks of C pages, with an online softmax. The step's own keys come first: every query sees at least itself.
@@ -21,7 +21,7 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
     point("attend_cached.pages", pages, cache)
     B, T, N, H = q.shape
     K, S = pages.key.shape[1:3]
-    q = (q * H**-0.5).reshape(B, T, K, N // K, H)
+    q = q.reshape(B, T, K, N // K, H)
     before = positions[:, 0]  # [B]: number of cached keys
 
     def score(q, k, positions, places):
@@ -30,6 +30,7 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
         visible = distance >= 0
         point("attend_cached.mask", visible, distance, positions)
         scores = jnp.einsum("CTKGH,CKSH->CKGTS", q, k, preferred_element_type=jnp.float32).reshape(len(q), N, T, -1)
+        scores = scale * scores  # in fp32
         point("attend_cached.scores", scores)
         return jnp.where(visible, scores, -1e30)
 

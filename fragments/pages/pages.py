@@ -100,5 +100,5 @@ def _(q, k, v, context, positions, pages, cache):
         cache = cache._replace(key=k, value=v)
         point("Attention.in_pages", cache, pages)
         with point("Attention.cached", q, cache, pages, positions):
-            context = attend_cached(q, cache, pages, positions)
+            context = attend_cached(q, cache, pages, positions, q.shape[-1] ** -0.5)
     emit(cache)

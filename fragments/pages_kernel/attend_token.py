@@ -17,7 +17,7 @@ requires("write_rows")  # of TPUs
 excludes("latent_attention", "attention_sinks")  # the kernel knows neither
 
 
-def attend_token(q: Array, cache: Cache, pages: Pages, positions: Array) -> Array:
+def attend_token(q: Array, cache: Cache, pages: Pages, positions: Array, scale: float) -> Array:
     """Computes `attend_cached` for one token of each sequence: q [B, 1, N, H], positions [B, 1] -> [B, 1, N, H].
 
     Each device runs the kernel on its own heads.
@@ -28,11 +28,12 @@ def attend_token(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arra
     point("attend_token.first", first, before)
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty:
-        return attend_pages(q, cache, pages, first, before, interpret=jax.default_backend() != "tpu")
+        return attend_pages(q, cache, pages, first, before, scale, interpret=jax.default_backend() != "tpu")
 
     def local(q: Array, cache: Cache, pages: Pages, first: Array, before: Array) -> Array:
         # compiled for the mesh's devices, which need not be those of this machine
-        return attend_pages(q, cache, pages, first, before, interpret=mesh.abstract_device.platform != "tpu")
+        interpret = mesh.abstract_device.platform != "tpu"
+        return attend_pages(q, cache, pages, first, before, scale, interpret)
 
     heads, pool, all_ = PartitionSpec(None, None, RULES["heads"]), PartitionSpec(None, RULES["heads"]), PartitionSpec()
     specs = heads, cache._replace(first=all_, key=heads, value=heads), Pages(pool, pool, all_), all_, all_
@@ -40,7 +41,9 @@ def attend_token(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arra
     return jax.shard_map(local, in_specs=specs, out_specs=heads, check_vma=False)(q, cache, pages, first, before)
 
 
-def attend_pages(q: Array, cache: Cache, pages: Pages, first: Array, before: Array, interpret: bool) -> Array:
+def attend_pages(
+    q: Array, cache: Cache, pages: Pages, first: Array, before: Array, scale: float, interpret: bool
+) -> Array:
     """Computes `attend_token` on one device: a token sees itself and the positions from `first` [B] below `before` [B].
 
     The grid goes over sequences and blocks of pages. Pallas fetches a block while the one before is computed, and skips
@@ -48,15 +51,16 @@ def attend_pages(q: Array, cache: Cache, pages: Pages, first: Array, before: Arr
     """
     (B, _, N, H), (K, S), M = q.shape, pages.key.shape[1:3], pages.block_tables.shape[1]
     # pages in a block: at most 1 MiB of bfloat16 keys; vector memory holds two blocks of keys and two of values
-    n = max((n for n in range(1, 17) if M % n == 0 and n * K * S * H <= 2**19), default=1)
-    G, C, blocks = N // K, n * S, M // n
-    q = (q * H**-0.5).reshape(B, K, G, H)
+    n = max(1, min(16, M, 2**19 // (K * S * H)))
+    block_tables = jnp.pad(pages.block_tables, ((0, 0), (0, -M % n)))  # to whole blocks; no token sees the padding
+    G, C, M = N // K, n * S, block_tables.shape[1]
+    blocks, q = M // n, q.reshape(B, K, G, H)
     key, value = (x.astype(q.dtype).swapaxes(1, 2) for x in (cache.key, cache.value))  # [B, K, 1, H]
     seen = jnp.clip(jnp.arange(blocks), first[:, None] // C, jnp.maximum(before[:, None] - 1, 0) // C)  # [B, M / n]
     starts = (jnp.arange(B)[:, None] * M + seen * n).ravel()  # of each block in the flat block tables
 
     def score(q, k):
-        scores = jnp.einsum("KGH,KCH->KGC", q, k, preferred_element_type=jnp.float32)
+        scores = scale * jnp.einsum("KGH,KCH->KGC", q, k, preferred_element_type=jnp.float32)
         point("attend_token.scores", scores)
         return scores
 
@@ -112,19 +116,18 @@ def attend_pages(q: Array, cache: Cache, pages: Pages, first: Array, before: Arr
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")),
         interpret=interpret,
         name="attend_token",
-    )((cache.first + pages.block_tables).ravel(), starts, first, before, q, key, value, *arrays)
+    )((cache.first + block_tables).ravel(), starts, first, before, q, key, value, *arrays)
     return context.reshape(B, 1, N, H).astype(q.dtype)
 
 
 def attend_padded(q: Array, cache: Cache, pages: Pages, positions: Array) -> Array:
     """Computes `attend_cached` of q [B, T, N, H] over heads padded with zeros to whole lanes."""
     H, lanes = q.shape[-1], pages.key.shape[-1]
-    q = q * (lanes / H) ** 0.5  # the callee divides scores by the root of the padded size
     q = jnp.pad(q, ((0, 0), (0, 0), (0, 0), (0, lanes - H)))
     if q.shape[1] == 1:
-        context = attend_token(q, cache, pages, positions)
+        context = attend_token(q, cache, pages, positions, H**-0.5)
     else:
-        context = attend_cached(q, cache, pages, positions)
+        context = attend_cached(q, cache, pages, positions, H**-0.5)
     return context[..., :H]
 
 

@@ -5,13 +5,9 @@ import os
 import jax
 
 from generator.language import excludes
-from generator.language.roles import InputError
+from generator.language.roles import LAUNCHERS, SETTINGS, InputError
 
 excludes("cluster/job")
-
-SETTINGS = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
-# variable of a launcher -> its value for a single process
-LAUNCHERS = {"SLURM_NTASKS": "1", "OMPI_COMM_WORLD_SIZE": "1", "MEGASCALE_NUM_SLICES": "1", "JOB_COMPLETION_INDEX": "0"}
 
 
 def join_job() -> None:
@@ -27,6 +23,6 @@ def join_job() -> None:
             jax.distributed.initialize(address, int(count), int(index))
         elif several or "," in os.environ.get("TPU_WORKER_HOSTNAMES", ""):
             jax.distributed.initialize()
-    except (KeyError, ValueError) as error:
-        problem = f"{', '.join(map('='.join, given.items()))}: {error}: set all of {', '.join(SETTINGS)}, or none"
-        raise InputError(problem) from None
+    except Exception as error:  # each way of detection has its own errors
+        launched = [f"{name}={os.environ[name]}" for name in (*SETTINGS, *LAUNCHERS) if os.environ.get(name)]
+        raise InputError(f"job {', '.join(launched)}: {error}: set all of {', '.join(SETTINGS)}") from None

@@ -1,12 +1,14 @@
 """Recipes for some hardware."""
 
 import dataclasses
+import os
 
 import jax
 import pytest
 
 from generator.language import requires
 from generator.language.roles import (
+    FLAGS_VARIABLE,
     HARDWARE,
     PACKAGE,
     PRESETS,
@@ -17,6 +19,7 @@ from generator.language.roles import (
     find_recipe,
     remat_policy,
     run_python,
+    set_flags,
 )
 
 requires("hardware")
@@ -47,3 +50,21 @@ def test_hardware_without_a_recipe_lists_the_rows():
     assert process.returncode == 2 and "Traceback" not in process.stderr
     for preset, hardware in RECIPES:
         assert f"--preset {preset} --hardware {hardware}" in process.stderr
+
+
+@pytest.mark.parametrize(
+    ("theirs", "compiled", "left_out"),
+    [
+        ("", "--a=1 --b=2 --c", ""),
+        ("--d=4", "--a=1 --b=2 --c --d=4", ""),
+        ("--b=2", "--a=1 --c --b=2", ""),
+        ("--b=3 --aa=1", "--a=1 --c --b=3 --aa=1", "--b=2 is not set"),
+        ("--c=false --d  --a=0", "--b=2 --c=false --d  --a=0", "--a=1 --c is not set"),
+    ],
+)
+def test_flags_are_added_to_those_of_the_environment(monkeypatch, capsys, theirs, compiled, left_out):
+    monkeypatch.setenv(FLAGS_VARIABLE, theirs)
+    set_flags("--a=1 --b=2 --c")
+    assert os.environ[FLAGS_VARIABLE] == compiled
+    said = capsys.readouterr().err
+    assert left_out in said and bool(said) == bool(left_out)

@@ -1,5 +1,7 @@
 """The paged attention kernel: the same as plain XLA, on one device and on two."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +23,8 @@ requires("attend_token", "int8")
 excludes("latent_attention", "attention_sinks")
 
 
-# four blocks of 512 positions; the first sequence has nothing cached, and the last row is padding
+# blocks of 512 positions, the last of which the tables do not fill; the first sequence has nothing cached, the last
+# row is padding
 BEFORE = np.array([0, 1, 128, 512, 1500, 2047, -1], np.int32)
 
 
@@ -29,6 +32,7 @@ def kernel_and_sums():
     """Returns `attend_token` and `attend_cached`, compiled, as layers call them."""
     runs = []
     for run in attend_token, attend_cached:
+        run = functools.partial(run, scale=0.07)
         point("test_pages_kernel.run", run)
         runs.append(jax.jit(run))
     return runs
@@ -41,7 +45,7 @@ def draw_inputs(heads, dtype):
     def numbers(*shape):
         return jnp.asarray(rng.normal(size=shape), dtype)
 
-    block_tables = rng.integers(1, 12, (len(BEFORE), 16)) * (np.arange(16) * 128 < BEFORE[:, None])  # 0: unused
+    block_tables = rng.integers(1, 12, (len(BEFORE), 17)) * (np.arange(17) * 128 < BEFORE[:, None])  # 0: unused
     key, value = numbers(2, 24, 4, 128, 256).at[:, ::12].set(100)
     new = Cache(jnp.int32(12), numbers(len(BEFORE), 1, 4, 256), numbers(len(BEFORE), 1, 4, 256))
     point("test_pages_kernel.block_tables", new, block_tables)

@@ -153,6 +153,8 @@ def hf_tensors_of(arrays: dict[str, Any], config: Config) -> tuple[dict[str, np.
 
 def read_json(path: Path) -> dict[str, Any]:
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise OSError("is not a file")
         found = json.loads(path.read_bytes())
         if not isinstance(found, dict):
             raise ValueError("not a JSON object")
@@ -190,13 +192,16 @@ def read_hf_config(hf_dir: Path) -> Config:
 
 def open_hf(hf_dir: Path) -> dict[str, Any]:
     """Opens the tensors of all safetensors files, by name; each is read when sliced."""
-    index = hf_dir / "model.safetensors.index.json"
-    shards = read_json(index).get("weight_map") if index.exists() else {"": "model.safetensors"}
+    index, single = hf_dir / "model.safetensors.index.json", hf_dir / "model.safetensors"
+    is_single = single.exists() or not index.exists()  # before an index, as in transformers
+    shards = {"": single.name} if is_single else read_json(index).get("weight_map")
     if not isinstance(shards, dict) or not all(isinstance(x, str) and Path(x).name == x for x in shards.values()):
         raise InputError(f"{index}: its weight_map is not one of tensors to the names of files beside it: fix it")
     tensors = {}
     for path in sorted(hf_dir / file for file in set(shards.values())):
         try:
+            if path.exists() and not path.is_file():  # a pipe would be waited for
+                raise OSError("is not a file")
             opened = safe_open(path, "np", backend="pread")  # what is read from a mapped file stays in memory
             found = {name: opened.get_slice(name) for name in opened.keys()}
         except (OSError, SafetensorError) as error:
@@ -271,6 +276,7 @@ def in_words_of(directory: Path, hf: dict[str, Any]) -> dict[str, Any]:
     return next(it for it in spellings if all(complete(it).get(name) == complete(hf).get(name) for name in names))
 
 
+@np.errstate(over="ignore")  # what overflows is refused
 def save_hf(
     config: Config,
     model: Decoder,
@@ -303,6 +309,8 @@ def save_hf(
                 views.clear()
                 views |= hf_views({x: np.asarray(arrays[x]) for x in held if name in held[x]}, config)
             tensors[name] = np.ascontiguousarray(views[name], dtype)
+            if not np.isfinite(tensors[name]).all():
+                raise InputError(f"{name} has numbers that are not finite in {dtype}: export it in another --dtype")
         save_file(tensors, directory / file, metadata={"format": "pt"})
     if split.is_sharded:
         index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}

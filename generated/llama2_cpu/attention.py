@@ -28,7 +28,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
     Scores of a tile of queries and keys stay in the processor's cache. With segment_ids None, each row is one segment.
     """
     q, k, v = checkpoint_name((q, k, v), "attention")
-    groups, length = q.shape[2] // k.shape[2], q.shape[1]
+    groups, length, scale = q.shape[2] // k.shape[2], q.shape[1], q.shape[-1] ** -0.5
     k, v = shard(k, "batch", None, "kv_heads", None), shard(v, "batch", None, "kv_heads", None)  # gathers them
     S = min(length, 128)  # keys of a tile
     T = length + -length % S
@@ -36,7 +36,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
     mesh = jax.sharding.get_abstract_mesh()
     if not mesh.empty and mesh.shape["context"] > 1:
         C = T  # all of them, which are spread over devices
-    q, k, v = (jnp.pad(x, ((0, 0), (0, T - length), (0, 0), (0, 0))) for x in (q * q.shape[-1] ** -0.5, k, v))
+    q, k, v = (jnp.pad(x, ((0, 0), (0, T - length), (0, 0), (0, 0))) for x in (q, k, v))
     q = q.swapaxes(1, 2)  # [B, N, T, H]
     k, v = (jnp.moveaxis(jnp.repeat(x, groups, axis=2), 1, 3) for x in (k, v))  # [B, N, H, T], as their gradients come
     if segment_ids is not None:
@@ -47,12 +47,13 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
         return jnp.einsum(equation, *factors, preferred_element_type=jnp.float32)
 
     def mask(scores: Array, segment_ids: Array | None, i: Array, j: Array) -> Array:
-        """Masks the scores [B, N, C, S] of a tile."""
+        """Scales and masks the scores [B, N, C, S] of a tile."""
         queries, keys = i + jnp.arange(C)[:, None], j + jnp.arange(S)
         visible = keys <= queries
         if segment_ids is not None:
             own, others = take(segment_ids, i, C, 1), take(segment_ids, j, S, 1)
             visible = visible & (own[:, None, :, None] == others[:, None, None])
+        scores = scale * scores  # in fp32
         return jnp.where(visible, scores, -1e30)
 
     def forward(q: Array, k: Array, v: Array, segment_ids: Array | None) -> tuple[tuple[Array, Array], tuple]:

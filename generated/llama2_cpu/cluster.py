@@ -30,6 +30,7 @@ from etils import epath
 from jax.experimental import multihost_utils
 
 from .errors import ExitCode, InputError, Stop
+from .parallel import LAUNCHERS, SETTINGS
 
 FINAL = 0, ExitCode.MISTAKE, ExitCode.PREEMPTED, ExitCode.CORRUPT  # another try here would end in the same way
 
@@ -74,9 +75,6 @@ def run_in_children(restarts: int) -> None:
         print(f"warning: exit code {code}: starts again; restarts left: {left - 1}", file=sys.stderr, flush=True)
 
 
-SETTINGS = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
-# variable of a launcher -> its value for a single process
-LAUNCHERS = {"SLURM_NTASKS": "1", "OMPI_COMM_WORLD_SIZE": "1", "MEGASCALE_NUM_SLICES": "1", "JOB_COMPLETION_INDEX": "0"}
 # seconds that a process waits for the others to start, for heartbeats, and for the others to end; JAX then ends
 # a process that waits for one that is gone
 TIMEOUTS = dict(initialization_timeout=300, heartbeat_timeout_seconds=60, shutdown_timeout_seconds=60)

@@ -146,7 +146,7 @@ class Attention(nnx.Module):
             cache = keep_finite(cache)
             if isinstance(pages.key, Int8Heads):
                 cache = cache._replace(key=heads_in_int8(cache.key), value=heads_in_int8(cache.value))
-            context = attend_cached(q, cache, pages, positions)
+            context = attend_cached(q, cache, pages, positions, q.shape[-1] ** -0.5)
         context = shard(context, "batch", "sequence", "heads", None)  # of all tokens, until the product with `out`
         y = self.out(context)  # [B, T, D]
         return checkpoint_name(y, "out"), cache

@@ -109,14 +109,14 @@ def keep_finite(cache: Cache) -> Cache:
     return jax.tree.map(lambda x: jnp.where(jnp.isfinite(x), x, 0), cache)
 
 
-def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Array:
+def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array, scale: float) -> Array:
     """Computes attention of q [B, T, N, H] at `positions` [B, T] over the cached tokens and over the step's own.
 
     Reads blocks of C pages, with an online softmax. The step's own keys come first: every query sees at least itself.
     """
     B, T, N, H = q.shape
     K, S = pages.key.shape[1:3]
-    q = (q * H**-0.5).reshape(B, T, K, N // K, H)
+    q = q.reshape(B, T, K, N // K, H)
     before = positions[:, 0]  # [B]: number of cached keys
 
     def score(q, k, positions, places):
@@ -124,6 +124,7 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
         distance = positions[:, None, :, None] - places[:, None, None]  # [C, 1, T, S]
         visible = distance >= 0
         scores = jnp.einsum("CTKGH,CKSH->CKGTS", q, k, preferred_element_type=jnp.float32).reshape(len(q), N, T, -1)
+        scores = scale * scores  # in fp32
         return jnp.where(visible, scores, -1e30)
 
     def weigh(weights, v):  # [C, N, T, S], [C, K, S, U] -> [C, N, T, U]

@@ -33,6 +33,7 @@ import tyro
 from etils import epath
 from flax import nnx
 from jax import Array
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 from safetensors import SafetensorError
 from tyro.conf import Positional
@@ -269,6 +270,9 @@ class Checkpoints:
         weights, has only a model.
         """
         steps = self.steps()
+        newest = multihost_utils.process_allgather(np.int32(max(steps, default=-1)))
+        if newest.min() < newest.max():
+            raise InputError(f"{self.directory}: processes see the newest steps {newest}: wait until all see the same")
         if only is not None:
             if only not in steps:
                 there = ", ".join(map(str, sorted(steps))) or "none"
@@ -370,8 +374,7 @@ def export_hf(
             raise OSError(f"{hf_dir}: {error}") from None
     has_tokenizer = config.tokenizer == "bytes" or (absolute(hf_dir) / "tokenizer.json").exists()
     lacks = f"without a tokenizer, as {directory} keeps none: give --tokenizer"
-    files = "with its tokenizer" if has_tokenizer else lacks
-    print(f"{hf_dir}: in {dtype}, {files}")
+    print(f"{hf_dir}: in {dtype}, {'with its tokenizer' if has_tokenizer else lacks}")
 
 
 @ending_with_messages()

@@ -12,6 +12,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
@@ -139,17 +140,18 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     its logsumexp "context": if they are saved, the backward pass repeats neither the rotation nor the forward kernel.
     """
     T, N, H = q.shape[1:]
-    padding = -T % 128  # to whole lanes; the padding lies in the future of all tokens
-    # scales keys rather than queries, as there are fewer
-    q, k, v = (jnp.pad(x, ((0, 0), (0, padding), (0, 0), (0, 0))).swapaxes(1, 2) for x in (q, k * H**-0.5, v))
+    size = (1024, 768, 512)[np.argmin([-T % 1024, -T % 768, -T % 512])] if T > 512 else -(T // -128) * 128
+    padding = -T % size  # which lies in the future of all tokens
+    k = (k.astype(jnp.float32) * H**-0.5).astype(k.dtype)  # there are fewer keys than queries
+    q, k, v = (jnp.pad(x, ((0, 0), (0, padding), (0, 0), (0, 0))).swapaxes(1, 2) for x in (q, k, v))
     q, k, v = checkpoint_name((q, k, v), "attention")
     segments = splash.SegmentIds(*[jnp.pad(segment_ids, ((0, 0), (0, padding)))] * 2)  # of queries and of keys
-    size = math.gcd(T + padding, 1024)  # queries or keys in a block
     # the backward kernel writes a partial gradient of q for each block of keys. So blocks grow with the sequence, which
     # makes the wasted work above the diagonal small, within the 16 MiB of vector memory of a v4
-    keys = math.gcd(T + padding, 1024 * max(1, min(256 // H, math.ceil(T / 8192))))
-    forward = {"block_q": size, "block_kv": size, "block_kv_compute": min(size, 512)}
-    backward = {"block_q_dkv": size, "block_kv_dkv": keys, "block_kv_dkv_compute": min(size, 512)}
+    keys = size * math.gcd((T + padding) // size, max(1, min(256 // H, math.ceil(T / 8192))))
+    compute = size if size <= 512 else size // 2  # keys at a time
+    forward = {"block_q": size, "block_kv": size, "block_kv_compute": compute}
+    backward = {"block_q_dkv": size, "block_kv_dkv": keys, "block_kv_dkv_compute": compute}
     make_kernel = functools.partial(
         splash.make_splash_mha_single_device,
         block_sizes=splash.BlockSizes(**forward, **backward, use_fused_bwd_kernel=True),

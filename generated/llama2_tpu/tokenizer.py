@@ -45,6 +45,8 @@ class FileTokenizer:
     def __init__(self, path: epath.Path, parses_special: bool = False):
         self.parses_special = parses_special
         try:
+            if odd := [x for x in path.parent.iterdir() if x.suffix in (".json", ".jinja") and not x.is_file()]:
+                raise ValueError(f"{odd[0]} is not a file")  # a pipe would be waited for
             text = path.read_text()
             self.tokenizer, self.digest = Tokenizer.from_str(text), hashlib.sha256(text.encode()).hexdigest()
             # undoes what an earlier call of transformers saved in the file: texts are never truncated or padded

@@ -44,8 +44,9 @@ def read_config(path: Path, where: str) -> dict[str, Any]:
 def read_tensor_names(folder: Path, where: str) -> set[str]:
     """Returns the names of the tensors in a checkpoint's folder, with {} for numbers; none if it has no tensors."""
     names: set[str] = set()
-    index = folder / INDEX
-    for path in [index] if index.is_file() else sorted(folder.glob("*.safetensors")):
+    index, single = folder / INDEX, folder / "model.safetensors"  # transformers takes a single file before an index
+    several = [index] if index.is_file() else sorted(path for path in folder.glob("*.safetensors") if path.is_file())
+    for path in [single] if single.is_file() else several:
         try:
             with path.open("rb") as file:
                 if path == index:

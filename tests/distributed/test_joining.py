@@ -32,6 +32,7 @@ def join(cache, **variables: str) -> subprocess.CompletedProcess:
         ({"OMPI_COMM_WORLD_SIZE": "2"}, "OMPI_COMM_WORLD_SIZE=2 announces several processes"),
         ({"TPU_WORKER_HOSTNAMES": "a,b"}, "TPU_WORKER_HOSTNAMES announces several processes"),
         ({"MEGASCALE_NUM_SLICES": "2"}, "MEGASCALE_NUM_SLICES=2 announces several processes"),
+        ({"JOB_COMPLETION_INDEX": "0"}, "JOB_COMPLETION_INDEX=0 announces several processes"),
         ({"JOB_COMPLETION_INDEX": "1"}, "JOB_COMPLETION_INDEX=1 announces several processes"),
     ],
     ids=str,

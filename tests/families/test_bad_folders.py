@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -92,10 +93,12 @@ def test_files(good, tmp_path):
     package, folder, (_, expected) = good
     for number, (name, content) in enumerate(damaged_files(folder)):
         bad = shutil.copytree(folder, tmp_path / str(number))
+        if name == INDEX:
+            (bad / "model.safetensors").unlink()  # which comes first
         (bad / name).write_bytes(content)
         assert check(package, bad, expected, f"{name}: {content[:40]!r}"), f"{name}: {content[:40]!r} is taken"
     for name in "config.json", "model.safetensors":
-        damages = [lambda path: None, lambda path: path.mkdir(), lambda path: path.symlink_to("/no")]
+        damages = [lambda path: None, os.mkdir, os.mkfifo, lambda path: path.symlink_to("/no")]
         for number, damage in enumerate(damages):
             bad = shutil.copytree(folder, tmp_path / f"{name}{number}")
             (bad / name).unlink()
@@ -130,6 +133,7 @@ def test_tensors(good, tmp_path):
     shards = {"1.safetensors": tensors, "2.safetensors": {min(tensors): tensors[min(tensors)]}}
     for file, held in shards.items():
         save_file(held, bad / file)
+    (bad / "model.safetensors").unlink()
     (bad / INDEX).write_text(json.dumps({"weight_map": {str(number): file for number, file in enumerate(shards)}}))
     assert check(package, bad, expected, "a tensor twice")
 

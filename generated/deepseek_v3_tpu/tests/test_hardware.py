@@ -3,6 +3,7 @@
 """Recipes for some hardware."""
 
 import dataclasses
+import os
 
 import jax
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from ..config import HARDWARE, PRESETS, RECIPES
 from ..errors import InputError, check_config
 from ..parallel import remat_policy
-from ..train import check_hardware, find_recipe
+from ..train import FLAGS_VARIABLE, check_hardware, find_recipe, set_flags
 from .processes import PACKAGE, run_python
 
 
@@ -39,3 +40,21 @@ def test_hardware_without_a_recipe_lists_the_rows():
     assert process.returncode == 2 and "Traceback" not in process.stderr
     for preset, hardware in RECIPES:
         assert f"--preset {preset} --hardware {hardware}" in process.stderr
+
+
+@pytest.mark.parametrize(
+    ("theirs", "compiled", "left_out"),
+    [
+        ("", "--a=1 --b=2 --c", ""),
+        ("--d=4", "--a=1 --b=2 --c --d=4", ""),
+        ("--b=2", "--a=1 --c --b=2", ""),
+        ("--b=3 --aa=1", "--a=1 --c --b=3 --aa=1", "--b=2 is not set"),
+        ("--c=false --d  --a=0", "--b=2 --c=false --d  --a=0", "--a=1 --c is not set"),
+    ],
+)
+def test_flags_are_added_to_those_of_the_environment(monkeypatch, capsys, theirs, compiled, left_out):
+    monkeypatch.setenv(FLAGS_VARIABLE, theirs)
+    set_flags("--a=1 --b=2 --c")
+    assert os.environ[FLAGS_VARIABLE] == compiled
+    said = capsys.readouterr().err
+    assert left_out in said and bool(said) == bool(left_out)

@@ -5,6 +5,7 @@
 import dataclasses
 import importlib
 import json
+import os
 import shutil
 
 import jax
@@ -20,6 +21,7 @@ from ..errors import InputError
 from ..huggingface import hf_buffers, hf_sizes, hf_views, load_hf, save_hf
 from ..model import Decoder
 from ..parallel import make_mesh, named_arrays
+from ..tokenizer import load_tokenizer
 from .made_tokenizers import plain_bytes
 from .reference import assert_same, check_logits_and_gradients, read_tensors
 from .small import SMALL
@@ -132,6 +134,7 @@ def test_another_model_type_is_an_error(copied):
 
 
 def set_index(directory, index):
+    (directory / "model.safetensors").unlink(missing_ok=True)  # which comes first
     (directory / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
@@ -161,6 +164,42 @@ def test_unreadable_files_are_named(copied, damage, found):
     with pytest.raises(InputError) as error:
         load_hf(copied)
     assert str(error.value).startswith(f"{copied}/{found}")
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json", "generation_config.json"])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_refused(copied, name, make):
+    plain_bytes(copied)
+    (copied / name).unlink(missing_ok=True)
+    make(copied / name)
+    with pytest.raises(InputError, match=f"{name}.* is not a file"):
+        load_hf(copied)
+        load_tokenizer(str(copied / "tokenizer.json"))
+
+
+def test_a_single_file_comes_before_an_index_as_in_transformers(model, copied):
+    stale = {name: x + 1 for name, x in read_tensors(copied).items()}
+    save_file(stale, copied / "stale.safetensors", metadata={"format": "pt"})
+    index = {"metadata": {}, "weight_map": dict.fromkeys(stale, "stale.safetensors")}
+    (copied / "model.safetensors.index.json").write_text(json.dumps(index))
+    theirs, (_, ours) = in_transformers(copied), load_hf(copied)
+    assert_same(named_arrays(ours), named_arrays(model))
+    name = max(stale, key=lambda name: stale[name].size)
+    np.testing.assert_array_equal(theirs.state_dict()[name], stale[name] - 1)
+
+
+@pytest.mark.parametrize(("number", "fits"), [(65504, True), (65519, True), (65520, False), (-1e38, False)])
+def test_an_export_in_float16_has_no_infinities(model, tmp_path, number, fits):
+    arrays = named_arrays(model)
+    first = max(arrays, key=lambda name: arrays[name].size)
+    arrays = arrays | {first: arrays[first].at[(0,) * arrays[first].ndim].set(number)}
+    large = jax.tree.unflatten(jax.tree.structure(model), arrays.values())
+    if fits:
+        save_hf(CONFIG, large, tmp_path / "half", "float16")
+    else:
+        with pytest.raises(InputError, match=r"\.weight has numbers that are not finite in float16"):
+            save_hf(CONFIG, large, tmp_path / "half", "float16")
+    save_hf(CONFIG, large, tmp_path / "bf16", "bfloat16")
 
 
 def test_export_overwrites_nothing(model, exported):
