@@ -10,17 +10,20 @@ from typing import Any, NamedTuple
 from generator.checkpoint.files import INDEX
 from generator.checkpoint.fit import FittedFamily, follow_rules
 from generator.checkpoint.layers import KindError
-from generator.checkpoint.problems import find_unknown
-from generator.checkpoint.readers import ConfigReader, MissingSetting
+from generator.checkpoint.problems import UnsupportedSettings, find_unknown
+from generator.checkpoint.readers import ConfigReader, MissingSetting, UnreadableSettings
 from generator.errors import LoomError, printable
 from generator.recipe.library import Library
 from generator.recipe.recipe import find_inherited, lineage_of, select
 
+NEAR = 0.4  # largest share of settings and tensors that differ
 
-def find_nearest_family(library: Library, target: str, hf: dict[str, Any], tensors: set[str]) -> str:
-    """Returns the family with the fewest differences from a checkpoint: in settings, and in tensors if they are known.
 
-    Among equals, it has the fewest bases, and then the model_type with the most similar spelling.
+def find_nearest_family(library: Library, target: str, hf: dict[str, Any], tensors: set[str]) -> tuple[str, bool]:
+    """Returns the family with the fewest differences from a checkpoint, and whether it is near.
+
+    Differences are in settings, and in tensors if they are known. Among equals, it has the fewest bases, and then the
+    model_type with the most similar spelling.
 
     Args:
         tensors: names, with {} for numbers; empty if they are not known.
@@ -45,7 +48,10 @@ def find_nearest_family(library: Library, target: str, hf: dict[str, Any], tenso
         similarity = difflib.SequenceMatcher(None, model_type, hf["model_type"]).ratio()
         return unread + other_tensors, missing, len(recipe.lineage), -similarity
 
-    return first[min(first, key=distance)]
+    distances = {model_type: distance(model_type) for model_type in first}
+    nearest = min(first, key=distances.__getitem__)
+    count = sum(1 for _ in find_unknown(hf, set())) + len(tensors)
+    return first[nearest], sum(distances[nearest][:2]) <= NEAR * count
 
 
 class Draft(NamedTuple):
@@ -79,7 +85,7 @@ def write_draft(
         ignored: settings to accept though no fragment reads them.
     """
     missing: dict[str, int] = {}  # setting without a default that is left out -> any number
-    unfit: dict[str, str] = {}  # setting that gives some layer no kind -> the error
+    unfit: dict[str, str] = {}  # setting that cannot be read, or gives some layer no kind -> the error
     while True:
         known = {setting: value for setting, value in hf.items() if setting not in unfit}
         try:
@@ -89,10 +95,10 @@ def write_draft(
             if error.setting in missing:
                 raise
             missing[error.setting] = 1
-        except KindError as error:
+        except (KindError, UnreadableSettings, UnsupportedSettings) as error:
             if not (settings := {*error.settings} & known.keys()):
                 raise
-            unfit |= dict.fromkeys(sorted(settings), error.message)
+            unfit |= dict.fromkeys(sorted(settings), error.message.replace(f"\n{where}: ", "\n"))
     package = fitted.package
     read = {setting for setting, _ in package.sizes()} | {name for name, *_ in package.structure(fitted.full, where)}
     taken = {name: x for name, x in package.defaults.items() if name in read - hf.keys() and x not in (False, {})}

@@ -27,14 +27,18 @@ class Problem:
 
 
 class UnsupportedSettings(LoomError):
-    """An error with all problems of a config.json."""
+    """An error with all problems of a config.json.
+
+    Attributes:
+        settings: those of the problems, without what is in them.
+    """
 
     def __init__(self, problems: list[Problem], where: str):
         texts = [f"{problem.message}\n  {problem.remedy}" for problem in problems[:MAX_LISTED]]
         if len(problems) > MAX_LISTED:
             texts.append(f"and {len(problems) - MAX_LISTED} settings more")
         super().__init__(f"\n{where}: ".join(texts), where)
-        self.count = len(problems)
+        self.settings = [problem.setting.partition(".")[0] for problem in problems]
 
 
 def find_unread(package: ConfigReader, hf: dict[str, Any], family: str, where: str) -> list[Problem]:

@@ -30,6 +30,14 @@ class MissingSetting(LoomError):
         self.setting = setting
 
 
+class UnreadableSettings(LoomError):
+    """An error of settings of config.json whose values cannot be read."""
+
+    def __init__(self, message: str, settings: list[str], where: str):
+        super().__init__(message, where, "Fix the value.")
+        self.settings = settings
+
+
 READERS = ("complete", "hf_sizes", "hf_structure", "hf_tensors", "hf_layer_tensors", "hf_buffers")
 
 
@@ -85,7 +93,7 @@ class ConfigReader:
             culprits = [name for name in hf if scores[name] == max(scores.values()) > 0]
             values = " and ".join(f"{name} is {short(json.dumps(hf[name]))}" for name in culprits)
             message = f"{f'{values}, and this' if values else 'it'} cannot be read: {short(str(error))}"
-            raise LoomError(message, where, "Fix the value.") from None
+            raise UnreadableSettings(message, culprits, where) from None
 
     def _score(self, hf: dict[str, Any]) -> int:
         """Returns how well `complete` reads a config.json: 2, or 1 if a setting is missing, or 0 for another error."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 from generator.checkpoint.draft import find_nearest_family, write_draft
 from generator.checkpoint.files import read_config, read_tensor_names
 from generator.checkpoint.fit import fit
+from generator.checkpoint.kind_of_model import describe_other_kind
 from generator.checkpoint.problems import MAX_LISTED, UnsupportedSettings
 from generator.commands.console import NO_ONE, PATH
 from generator.disk.project import Project
@@ -58,6 +60,11 @@ def new(
     if config_path.is_dir():
         config_path /= "config.json"
     where = project.display_path(config_path)
+    if not config_path.exists() and re.fullmatch(r"[\w-]+/[\w.-]+", given := config_path.as_posix()):
+        folder = given.partition("/")[2]
+        download = f"hf download {given} --include '*.json' --local-dir {folder}"
+        remedy = f"If it is a repository of Hugging Face, download it first:\n    {download}\n  and give {folder}."
+        raise LoomError("does not exist", given, remedy)
     hf, library = read_config(config_path, where), project.library()
     if not is_package_name(name) or name != name.lower():
         remedy = "Use small letters, digits and _, and no keyword of Python."
@@ -74,10 +81,11 @@ def new(
         differences, text = write_draft(library, family, target, hf, tensors, name, where, ignored)
     elif families := find_families(library, hf, where):
         family, text = _fit_one(library, families, target, hf, name, where, ignored)
-    elif kind := _describe_other_kind(hf):
-        message = f"is {kind}; Loomax has only models that predict the next token of a text"
-        raise LoomError(message, where, "Use a checkpoint whose class in transformers ends in ForCausalLM.")
     else:
+        kind, others = describe_other_kind(hf)
+        if kind:
+            remedy = "Use another checkpoint, or write fragments for its layers: docs/add-a-family.md."
+            raise LoomError(f"is {kind}; Loomax has only {others}", where, remedy)
         raise _explain_unknown_type(library, target, hf, read_tensor_names(config_path.parent, where), name, where)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("x", encoding="utf-8") as file:  # never through a link to somewhere else
@@ -94,21 +102,7 @@ def _fit_one(library: Library, families: list[str], *arguments: Any) -> tuple[st
             return family, fit(library, family, *arguments)
         except LoomError as error:
             refusals.append(error)
-    raise min(refusals, key=lambda error: error.count if isinstance(error, UnsupportedSettings) else 0)
-
-
-def _describe_other_kind(hf: dict[str, Any]) -> str:
-    """Returns the kind of model of a config.json, or '' if it may predict the next token."""
-    architectures = hf.get("architectures")
-    classes = [name for name in architectures if isinstance(name, str)] if isinstance(architectures, list) else []
-    name = short(repr(hf["model_type"])) + (f" ({short(classes[0])})" if classes else "")
-    if hf.get("is_encoder_decoder"):
-        return f"an encoder-decoder model, {name}"
-    if inputs := [name for name in ("text", "vision", "audio") if isinstance(hf.get(f"{name}_config"), dict)]:
-        return f"a model of several parts ({', '.join(inputs)}), {name}"
-    if classes and not any(name.endswith(("CausalLM", "LMHeadModel")) for name in classes):
-        return f"an encoder, or another model that does not continue a text, {name}"
-    return ""
+    raise min(refusals, key=lambda error: len(error.settings) if isinstance(error, UnsupportedSettings) else 0)
 
 
 def find_families(library: Library, hf: dict[str, Any], where: str) -> list[str]:
@@ -127,7 +121,7 @@ def _explain_unknown_type(
     library: Library, target: str, hf: dict[str, Any], tensors: set[str], name: str, where: str
 ) -> LoomError:
     """Returns the error for a model_type that no architecture has, with the nearest family and the differences."""
-    family = find_nearest_family(library, target, hf, tensors)
+    family, is_near = find_nearest_family(library, target, hf, tensors)
     try:
         differences = write_draft(library, family, target, hf, tensors, name, where).differences
     except LoomError as error:
@@ -136,8 +130,9 @@ def _explain_unknown_type(
         differences = ["nothing by name; only its code shows how it uses its tensors"]
     listed = "\n".join(f"- {difference}" for difference in differences[:MAX_LISTED])
     more = f"\n- and {len(differences) - MAX_LISTED} more" if len(differences) > MAX_LISTED else ""
+    nearest_one = f"the nearest is {family}" if is_near else f"none is near; {family} is the least far"
     remedy = (
-        f"By names, the nearest is {family}. Differences:\n{listed}{more}\n"
+        f"By names, {nearest_one}. Differences:\n{listed}{more}\n"
         f"Add --as {family} to write an architecture file that lists these as comments to work through."
     ).replace("\n", "\n  ")
     return LoomError(f"no architecture has the model_type {short(repr(hf['model_type']))}", where, remedy)

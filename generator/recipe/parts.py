@@ -24,6 +24,9 @@ def parts_for(target: str, file: Toml[PackageToml]) -> dict[str, PartTable]:
     return {name: part for name, part in file.data.parts.items() if not part.targets or target in part.targets}
 
 
+ADAPTERS = ("lora", "peft")  # what people ask for as a part, and architectures select
+
+
 def find_unfit(file: Toml[PackageToml], selection: Selection, pattern: Pattern) -> dict[str, tuple[str, str]]:
     """Returns the parts that require what the model lacks: part -> why, and the place that says so."""
     unfit = {}
@@ -65,7 +68,11 @@ def select_parts(
             others = " and ".join(file.data.parts[name].targets)
             raise LoomError(f"the part {name} is not for {target}", None, f"Leave it out; it is for {others}.")
         if name not in parts:
-            raise LoomError(f"unknown part {name!r}", None, nearest(name, [*parts, ALL]))
+            known = [part for part in parts if name.lower() in parts[part].aliases]
+            remedy = f"It is the part {known[0]}: --with {known[0]}." if known else nearest(name, [*parts, ALL])
+            if name.lower() in ADAPTERS:
+                remedy = 'It is of an architecture: build llama3_lora, or one with fragments = ["model/lora"].'
+            raise LoomError(f"unknown part {name!r}", None, remedy)
         if name in unfit:
             why, where = unfit[name]
             remedy = f"Build it without {' and '.join(part for part in names if part != ALL)}."

@@ -97,6 +97,7 @@ class PartTable(TomlTable):
     """`[parts.NAME]`: something that a package can do besides training.
 
     Attributes:
+        aliases: what people may call it, for the error of an unknown part.
         targets: that packages with the part can be for; none for all.
         requires: fragment that every layer of a model with the part must have -> what it gives a layer.
         choice: what the part decides, if it is one of several ways: a package has one at most, and "all" has none.
@@ -106,6 +107,7 @@ class PartTable(TomlTable):
     title: Line
     fragments: SomeNames
     targets: Names = ()
+    aliases: Names = ()
     needs: Names = ()
     requires: dict[str, Line] = EMPTY
     choice: Line = ""

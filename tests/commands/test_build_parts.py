@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+
+from generator.errors import LoomError
+from generator.recipe.library import Library
+from generator.weaver import weave
+
+LIBRARY = Library.read([Path(__file__).parents[2]])
 
 PARTS = """
 [parts.shift]
@@ -89,6 +96,20 @@ def test_of_parts_that_decide_the_same_a_package_has_one_and_only_by_name(projec
     assert has(project)[0] is True
     refused = project.run(*BUILD, "--with", "shift", "--with", "more", code=2).stderr
     assert refused == "error: the parts shift and more both decide on shifts\n  Give one of them.\n"
+
+
+@pytest.mark.parametrize(
+    ("asked", "part"),
+    {"sft": "chat_data", "DPO": "preferences", "orpo": "preferences", "grpo": "rewards", "vllm": "serve"}.items(),
+)
+def test_what_people_call_a_part_leads_to_it(asked, part):
+    with pytest.raises(LoomError, match=f"unknown part '{asked}'\n  It is the part {part}: --with {part}."):
+        weave("llama2", "cpu", LIBRARY, parts=(asked,))
+
+
+def test_adapters_lead_to_the_architecture_that_has_them():
+    with pytest.raises(LoomError, match="unknown part 'lora'\n  It is of an architecture: build llama3_lora, or one"):
+        weave("llama2", "cpu", LIBRARY, parts=("lora",))
 
 
 @pytest.mark.parametrize(

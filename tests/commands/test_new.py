@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import transformers
 from click.testing import CliRunner
 
 from generator.checkpoint.draft import find_nearest_family
@@ -204,6 +205,13 @@ def test_no_config(refuse, text, message):
     assert message in output
 
 
+def test_a_repository_is_downloaded_first(make):
+    done = CliRunner().invoke(gen, ["new", "--from-hf", "Qwen/Qwen3-0.6B", "--target", "cpu", "--name", "mine"])
+    assert (
+        done.exit_code == 2 and "hf download Qwen/Qwen3-0.6B --include '*.json' --local-dir Qwen3-0.6B" in done.output
+    )
+
+
 def test_what_is_no_file_and_no_name(make):
     os.mkfifo("pipe")  # which is not waited for
     done = CliRunner().invoke(gen, ["new", "--from-hf", "pipe", "--target", "cpu", "--name", "mine"])
@@ -281,6 +289,28 @@ def test_an_unknown_model_type_is_not_what_it_is_spelt_like(refuse):
     assert "\n  - no fragment has a place for the tensor model.stripes.weight\n  Add --as olmo2 to write" in output
 
 
+STATEFUL = """
+    bamba falcon_h1 falcon_mamba granitemoehybrid jamba kimi_linear lfm2 mamba mamba2 minimax nemotron_h olmo_hybrid
+    qwen3_next recurrent_gemma zamba2
+""".split()
+
+
+@pytest.mark.parametrize("model_type", STATEFUL)
+def test_a_recurrent_model_is_called_so_in_the_first_line(refuse, model_type):
+    """As transformers writes it with all its defaults."""
+    config = transformers.CONFIG_MAPPING[model_type]().to_dict() | {"architectures": ["XForCausalLM"]}
+    first = refuse(text=json.dumps(config, default=str)).splitlines()[0]
+    kind = "a recurrent model" if "mamba" in model_type[-7:] else "a hybrid of attention and layers with a recurrent"
+    assert kind in first and first.endswith("Loomax has only models whose layers all have attention")
+
+
+def test_a_model_that_is_near_to_none(refuse):
+    """Each difference is told, whatever it is: a list where others have a number too."""
+    output = refuse(text=json.dumps(transformers.CONFIG_MAPPING["gemma3n_text"]().to_dict()))
+    assert "By names, none is near; gemma2 is the least far. Differences:\n" in output and output.count("\n  - ") > 11
+    assert "intermediate_size is [" in output and "the setting altup_num_inputs" in output
+
+
 def test_a_file_to_start_from(make):
     """What differs stands in it as comments; what rules cover, they cover; and it builds."""
     header = json.dumps({name: {} for name in OLMO_TENSORS}).encode()
@@ -319,8 +349,8 @@ def test_the_nearest_of_each_published_family_is_that_family():
     alike = {"mistral": "qwen2", "qwen3": "qwen2", "gemma3": "gemma3_text", "llama4": "llama4_text", "olmo2": "llama"}
     alike["ernie4_5"] = "llama"
     for path in (ROOT / "tests/families/published").glob("*.json"):
-        found = find_nearest_family(library, "cpu", published(path.stem, model_type="nobodys"), set())
-        assert find_inherited(lineage_of(found, library), "model_type") == alike.get(path.stem, path.stem)
+        found, is_near = find_nearest_family(library, "cpu", published(path.stem, model_type="nobodys"), set())
+        assert find_inherited(lineage_of(found, library), "model_type") == alike.get(path.stem, path.stem) and is_near
 
 
 QWEN = {"model_type": "qwen2", "tie_word_embeddings": False, "max_window_layers": 2, "sliding_window": 16}
