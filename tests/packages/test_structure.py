@@ -94,7 +94,11 @@ def test_another_structure_is_refused(tmp_path):
 
 @pytest.mark.slow
 def test_muon_makes_the_matrices_of_layers_orthogonal(tmp_path):
+    """And the package's tests of AdamW's share, and of what decays, hold against torch."""
     assert run('fragments = ["train/muon"]', MUON, tmp_path) == "orthogonal"
+    command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir=.", "-q", "own_cpu/tests/test_adamw.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]
 
 
 @pytest.mark.slow
