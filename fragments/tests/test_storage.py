@@ -5,6 +5,7 @@ import os
 import sys
 import time
 
+import orbax.checkpoint as ocp
 import pytest
 from etils import epath
 
@@ -17,7 +18,6 @@ from generator.language.roles import (
     InputError,
     Monitor,
     Numbers,
-    RowsHandler,
     check_lock,
     copy_tokenizer,
     create_state,
@@ -87,10 +87,11 @@ def test_a_checkpoint_of_a_run_that_lost_its_directory_gets_no_name(tmp_path, mo
         checkpoints = Checkpoints(str(tmp_path), SMALL)
         save_state(checkpoints, 1, state)
 
-        def write_slowly(self, directory, args):
+        async def write_slowly(self, *arguments, **options):
             (tmp_path / "lock").write_text("process 5 on another since now")
+            return []
 
-        monkeypatch.setattr(RowsHandler, "save", write_slowly)
+        monkeypatch.setattr(ocp.JsonCheckpointHandler, "async_save", write_slowly)
         with pytest.raises(InputError, match="in use by process 5 on another") as ended:
             checkpoints.save(2, {"model": state.model}, Numbers())
             checkpoints.close()

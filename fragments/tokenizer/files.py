@@ -29,7 +29,7 @@ def copy_file(path: epath.Path, target: epath.Path) -> None:
     root = next(caches, folder)
     if root not in real.parents:
         raise InputError(f"{path}: is a link to {real}, outside of {root}: put the file itself there")
-    if not real.is_file() or real.stat().length > LARGEST_FILE:
+    if not real.is_file() or Path(real).is_fifo() or real.stat().length > LARGEST_FILE:
         raise InputError(f"{path}: is not a file of at most {LARGEST_FILE:,} bytes: remove it, or put one there")
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(real.read_bytes())

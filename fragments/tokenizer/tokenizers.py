@@ -4,6 +4,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 from etils import epath
@@ -47,8 +48,8 @@ class FileTokenizer:
     def __init__(self, path: epath.Path, parses_special: bool = False):
         self.parses_special = parses_special
         try:
-            if odd := [x for x in path.parent.iterdir() if x.suffix in (".json", ".jinja") and not x.is_file()]:
-                raise ValueError(f"{odd[0]} is not a file")  # a pipe would be waited for
+            if odd := [x for x in path.parent.glob("*.j*") if x.is_dir() or Path(x).is_fifo()]:  # a pipe never ends
+                raise ValueError(f"{odd[0]} is not a file")
             text = path.read_text()
             self.tokenizer, self.digest = Tokenizer.from_str(text), hashlib.sha256(text.encode()).hexdigest()
             # undoes what an earlier call of transformers saved in the file: texts are never truncated or padded

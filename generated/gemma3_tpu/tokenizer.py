@@ -45,8 +45,8 @@ class FileTokenizer:
     def __init__(self, path: epath.Path, parses_special: bool = False):
         self.parses_special = parses_special
         try:
-            if odd := [x for x in path.parent.iterdir() if x.suffix in (".json", ".jinja") and not x.is_file()]:
-                raise ValueError(f"{odd[0]} is not a file")  # a pipe would be waited for
+            if odd := [x for x in path.parent.glob("*.j*") if x.is_dir() or Path(x).is_fifo()]:  # a pipe never ends
+                raise ValueError(f"{odd[0]} is not a file")
             text = path.read_text()
             self.tokenizer, self.digest = Tokenizer.from_str(text), hashlib.sha256(text.encode()).hexdigest()
             # undoes what an earlier call of transformers saved in the file: texts are never truncated or padded
@@ -141,7 +141,7 @@ def copy_file(path: epath.Path, target: epath.Path) -> None:
     root = next(caches, folder)
     if root not in real.parents:
         raise InputError(f"{path}: is a link to {real}, outside of {root}: put the file itself there")
-    if not real.is_file() or real.stat().length > LARGEST_FILE:
+    if not real.is_file() or Path(real).is_fifo() or real.stat().length > LARGEST_FILE:
         raise InputError(f"{path}: is not a file of at most {LARGEST_FILE:,} bytes: remove it, or put one there")
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(real.read_bytes())

@@ -16,7 +16,7 @@ from generator.errors import LoomError, printable
 from generator.recipe.library import Library
 from generator.recipe.recipe import find_inherited, lineage_of, select
 
-NEAR = 0.4  # largest share of settings and tensors that differ
+NEAR = 0.35  # largest share of settings and tensors that differ
 
 
 def find_nearest_family(library: Library, target: str, hf: dict[str, Any], tensors: set[str]) -> tuple[str, bool]:
@@ -43,15 +43,16 @@ def find_nearest_family(library: Library, target: str, hf: dict[str, Any], tenso
         known = package.mentioned | sizes | {setting for setting, *_ in package.structure({}, "")}
         known |= {setting for table in recipe.neutral for setting in table.settings}
         unread = sum(1 for _ in find_unknown(hf, known))
-        missing = sum(1 for setting in sizes if "." not in setting and setting not in hf)
+        required = sizes - package.mentioned | sizes & package.defaults.keys()
+        missing = len(required - hf.keys())
         other_tensors = len(tensors ^ package.tensors()) if tensors else 0
         similarity = difflib.SequenceMatcher(None, model_type, hf["model_type"]).ratio()
-        return unread + other_tensors, missing, len(recipe.lineage), -similarity
+        return unread + missing + other_tensors, len(recipe.lineage), -similarity
 
     distances = {model_type: distance(model_type) for model_type in first}
     nearest = min(first, key=distances.__getitem__)
     count = sum(1 for _ in find_unknown(hf, set())) + len(tensors)
-    return first[nearest], sum(distances[nearest][:2]) <= NEAR * count
+    return first[nearest], distances[nearest][0] <= NEAR * count
 
 
 class Draft(NamedTuple):

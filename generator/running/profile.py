@@ -24,7 +24,11 @@ try:
     from google.protobuf.message import DecodeError
     from google.protobuf.unknown_fields import UnknownFieldSet
     from jax.profiler import ProfileData
-    from jaxlib.xla_client import hlo  # type: ignore[attr-defined]
+
+    try:
+        from jaxlib.xla_client import hlo  # type: ignore[attr-defined]
+    except ImportError:  # before jaxlib 0.10.2
+        from jaxlib import _jax as hlo
 except ImportError:
     _REMEDY = "Install it: in a clone of Loomax, pip install -e '.[packages]'."
     raise LoomError("JAX, which reads profiles, is not installed", remedy=_REMEDY) from None

@@ -258,7 +258,7 @@ class TestPlaces:
     def test_new_does_not_write_through_a_link(self, workshop, monkeypatch):
         library = SimpleNamespace(architectures=lambda: ())
         monkeypatch.setattr("generator.disk.project.Project.library", lambda project: library)
-        monkeypatch.setattr("generator.commands.new._find_families", lambda *_: ["llama"])
+        monkeypatch.setattr("generator.commands.new.find_families", lambda *_: ["llama"])
         monkeypatch.setattr("generator.commands.new.fit", lambda *_: 'title = "Mine"\n')
         link, outside = workshop.root / "templates/architectures/mine.toml", workshop.root / "outside.toml"
         link.parent.mkdir(parents=True)

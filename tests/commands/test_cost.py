@@ -89,7 +89,11 @@ WRITE = """
 import sys
 
 from jax.profiler import ProfileData
-from jaxlib.xla_client import hlo
+
+try:
+    from jaxlib.xla_client import hlo
+except ImportError:  # before jaxlib 0.10.2
+    from jaxlib import _jax as hlo
 
 _, text, timeline, path = sys.argv
 module = hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()

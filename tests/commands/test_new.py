@@ -307,7 +307,7 @@ def test_a_recurrent_model_is_called_so_in_the_first_line(refuse, model_type):
 def test_a_model_that_is_near_to_none(refuse):
     """Each difference is told, whatever it is: a list where others have a number too."""
     output = refuse(text=json.dumps(transformers.CONFIG_MAPPING["gemma3n_text"]().to_dict()))
-    assert "By names, none is near; gemma2 is the least far. Differences:\n" in output and output.count("\n  - ") > 11
+    assert "By names, none is near; gemma3 is the least far. Differences:\n" in output and output.count("\n  - ") > 11
     assert "intermediate_size is [" in output and "the setting altup_num_inputs" in output
 
 

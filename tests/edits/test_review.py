@@ -16,8 +16,9 @@ OWN = f"""#!{sys.executable}
 from pathlib import Path
 from generator.disk import project
 project.builtin_root = Path.cwd
-from generator.__main__ import main
-main()
+if __name__ == "__main__":  # processes that weave import this program
+    from generator.__main__ import main
+    main()
 """
 ONE, NET = "generated/one_any/model.py", "fragments/model/net.py"
 

@@ -26,24 +26,24 @@ from generator.weaver import weave
 ROOT = Path(__file__).resolve().parents[2]
 SERVING = {
     "weights.py": 100,
-    "pages.py": 205,
-    "engine.py": 738,
+    "pages.py": 206,
+    "engine.py": 826,
     "text.py": 125,
     "generate.py": 80,
-    "openai.py": 485,
-    "chat_template.py": 200,
+    "openai.py": 530,
+    "chat_template.py": 212,
     "render.py": 75,
-    "engine_thread.py": 166,
-    "serve.py": 545,
+    "engine_thread.py": 172,
+    "serve.py": 581,
 }
 KERNEL = {"pages_kernel.py": 150}  # of TPUs, where attention is one that it can do
-WINDOW = {"pages.py": 279, "engine.py": 752}  # where layers with windows have pages of their own
+WINDOW = {"pages.py": 281, "engine.py": 846}  # where layers with windows have pages of their own
 # what other parts add: several processes, newer weights (reload), marks of templates (chat_data), scoring (lm_eval),
 # LoRA adapters by name (serve_adapters): 13 lines of engine.py, 12 of serve.py, 3 of generate.py, and their own file
 ADDED = {"weights.py": 6, "pages.py": 6, "engine.py": 50, "serve.py": 52, "generate.py": 5}
 ADDED |= {"engine_thread.py": 7, "render.py": 15}
 ADAPTERS = {"adapters.py": 110}
-MTP = {"engine.py": 768}  # where an MTP layer drafts tokens
+MTP = {"engine.py": 856}  # where an MTP layer drafts tokens
 parsed = functools.cache(ast.parse)  # of one text, which several tests read
 every_package = pytest.mark.parametrize("package", NAMES, indirect=True)
 PROJECT = Project.find(ROOT)
@@ -75,11 +75,11 @@ def test_a_trainer_does_not_grow(target, most, files):
 @every_package
 class TestReading:
     def test_model_is_short(self, package):
-        """426 lines where attention and feed-forward are of one kind; families that bring another have 599.
+        """427 lines where attention and feed-forward are of one kind; families that bring another have 600.
 
         Some 25 of them are of the parts for large models: context, sequence_parallel, pipeline, offload.
         """
-        most = 599 if package.name.removesuffix("_tpu") in ("deepseek_v3", "glm4_moe", "gpt_oss", "llama4") else 426
+        most = 600 if package.name.removesuffix("_tpu") in ("deepseek_v3", "glm4_moe", "gpt_oss", "llama4") else 427
         assert len((package / "model.py").read_text().splitlines()) <= most
 
     def test_serving_is_short(self, package):

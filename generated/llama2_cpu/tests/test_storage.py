@@ -7,10 +7,11 @@ import os
 import sys
 import time
 
+import orbax.checkpoint as ocp
 import pytest
 from etils import epath
 
-from ..checkpoint import Checkpoints, RowsHandler, atomic_directory, keep_tokenizer, kept_tokenizer
+from ..checkpoint import Checkpoints, atomic_directory, keep_tokenizer, kept_tokenizer
 from ..cluster import DirectoryLock, check_lock
 from ..errors import InputError
 from ..parallel import make_mesh
@@ -76,10 +77,11 @@ def test_a_checkpoint_of_a_run_that_lost_its_directory_gets_no_name(tmp_path, mo
         checkpoints = Checkpoints(str(tmp_path), SMALL)
         save_state(checkpoints, 1, state)
 
-        def write_slowly(self, directory, args):
+        async def write_slowly(self, *arguments, **options):
             (tmp_path / "lock").write_text("process 5 on another since now")
+            return []
 
-        monkeypatch.setattr(RowsHandler, "save", write_slowly)
+        monkeypatch.setattr(ocp.JsonCheckpointHandler, "async_save", write_slowly)
         with pytest.raises(InputError, match="in use by process 5 on another") as ended:
             checkpoints.save(2, {"model": state.model}, Numbers())
             checkpoints.close()
