@@ -45,5 +45,5 @@ def _(data, sources):
 
 
 @splice("train.index", optional=True)
-def _(config, sources):
-    sources = [path for data in (config.data, config.eval_data) if data for _, path in split_mixture(data)]
+def _(config, paths):
+    paths = [path for data in (config.data, config.eval_data) if data for _, path in split_mixture(data)]

@@ -1,19 +1,20 @@
 """Indices of JSONL files, kept beside a run: each is made once, by one process of the job."""
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import jax
 import numpy as np
 
 from generator.language import point, proceed, requires, splice
-from generator.language.roles import InputError, find_files, on_all_processes, open_by_format
+from generator.language.roles import Config, InputError, find_files, on_all_processes, open_by_format
 
 requires("cluster/agreement")
 
-INDEX_FOLDERS: list[Path] = []  # the folder of this run's indices, if it has one
+INDEX_FOLDERS: list[Path] = []  # the folder of indices while a run opens its files
 
 
 def index_path(path: Path, field: str) -> Path:
@@ -48,7 +49,8 @@ def index_files(sources: Iterable[str], field: str) -> None:
     files = [file for text in texts for file in find_files(text) if file.suffix.lower() in (".jsonl", ".ndjson")]
     for file in files[jax.process_index() :: jax.process_count()]:
         if not index_path(file, field).exists():
-            open_by_format(file, field)
+            with contextlib.suppress(InputError):  # raised by what reads the file, perhaps as prompts
+                open_by_format(file, field)
 
 
 @splice("open_jsonl.lines")
@@ -63,10 +65,21 @@ def _(content, field, lines, left_out):
             write_index(kept, left_out, np.asarray(lines))
 
 
-@splice("train.ready")
-def _(config):
+@contextlib.contextmanager
+def keep_indices(config: Config, sources: list[str]) -> Iterator[None]:
+    """Keeps the indices of the files that are opened meanwhile beside the run, if it has a local directory."""
     if config.checkpoint_dir and "://" not in config.checkpoint_dir:
-        INDEX_FOLDERS[:] = [Path(config.checkpoint_dir).expanduser() / "index"]
-        with point("train.index", config):
-            sources = [data for data in (config.data, config.eval_data) if data]
+        INDEX_FOLDERS.append(Path(config.checkpoint_dir).expanduser() / "index")
         on_all_processes(lambda: index_files(sources, config.text_field))
+    try:
+        yield
+    finally:
+        INDEX_FOLDERS.clear()
+
+
+@splice("train.data")
+def _(config):
+    with point("train.index", config):
+        paths = [data for data in (config.data, config.eval_data) if data]
+    with keep_indices(config, paths):
+        proceed()

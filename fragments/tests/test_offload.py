@@ -23,6 +23,9 @@ from generator.language.roles import (
 
 requires("host_state")
 
+# XLA of jaxlib 0.10.1 has no program for copies to host memory on CPUs
+pytestmark = pytest.mark.skipif(jax.__version_info__ < (0, 10, 2), reason="needs a newer JAX on CPUs")
+
 ALL = "input,attention,query,out,up,down,optimizer,parameters"
 
 

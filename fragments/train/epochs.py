@@ -42,7 +42,7 @@ def steps_left(data: Batches, epochs: float) -> int:
     return steps
 
 
-@splice("train.restored")
+@splice("train.restored", before="train/ema")
 def _(config, mesh, state, step, data, checkpoints):
     if config.epochs:
         if not hasattr(data, "sequences"):

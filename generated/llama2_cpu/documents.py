@@ -39,6 +39,8 @@ import grain
 import jax
 import numpy as np
 
+from .cluster import on_all_processes
+from .config import Config
 from .errors import InputError
 
 CHAT_MARK = "\ufdd3"  # begins a document that is a chat, in front of its JSON: a noncharacter of Unicode
@@ -85,7 +87,7 @@ def allow_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-INDEX_FOLDERS: list[Path] = []  # the folder of this run's indices, if it has one
+INDEX_FOLDERS: list[Path] = []  # the folder of indices while a run opens its files
 
 
 def index_path(path: Path, field: str) -> Path:
@@ -120,7 +122,20 @@ def index_files(sources: Iterable[str], field: str) -> None:
     files = [file for text in texts for file in find_files(text) if file.suffix.lower() in (".jsonl", ".ndjson")]
     for file in files[jax.process_index() :: jax.process_count()]:
         if not index_path(file, field).exists():
-            open_by_format(file, field)
+            with contextlib.suppress(InputError):  # raised by what reads the file, perhaps as prompts
+                open_by_format(file, field)
+
+
+@contextlib.contextmanager
+def keep_indices(config: Config, sources: list[str]) -> Iterator[None]:
+    """Keeps the indices of the files that are opened meanwhile beside the run, if it has a local directory."""
+    if config.checkpoint_dir and "://" not in config.checkpoint_dir:
+        INDEX_FOLDERS.append(Path(config.checkpoint_dir).expanduser() / "index")
+        on_all_processes(lambda: index_files(sources, config.text_field))
+    try:
+        yield
+    finally:
+        INDEX_FOLDERS.clear()
 
 
 TEXT_BYTES = 65_536  # about the longest document from a plain text file

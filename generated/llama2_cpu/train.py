@@ -5,9 +5,9 @@
 # train/tensorboard, train/flops, model/attention, model/swiglu, train/loss_curve, train/score_curve, train/monitor,
 # cluster/object_stores, train/progress_bar, cluster/step_times, cluster/lock, train/first_weights,
 # train/reference_policy, train/check_step, train/loop, local_checkpoints/local_checkpoints, parallel/context,
-# parallel/offload, pipeline/pipeline, cluster/agreement, parallel/remat, train/compile_cache, documents/jsonl_index,
-# data/mixture, evaluate_tasks/schedule, cluster/agreed_sources, cluster/watchdog, rollouts/rollouts_ahead,
-# chats/chats, train/command, cluster/recovery.
+# parallel/offload, pipeline/pipeline, cluster/agreement, parallel/remat, train/compile_cache,
+# evaluate_tasks/schedule, data/mixture, documents/jsonl_index, cluster/agreed_sources, cluster/watchdog,
+# rollouts/rollouts_ahead, chats/chats, train/command, cluster/recovery.
 """Training: the loss, the optimizer, the step, the loop, and the command line.
 
 python -m llama2_cpu.train --preset tiny --data PATH --steps 1000 --checkpoint-dir DIR
@@ -31,7 +31,6 @@ import tempfile
 import time
 import timeit
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, ClassVar
 
 import grain
@@ -66,7 +65,7 @@ from .cluster import (
 )
 from .config import PRESETS, Config
 from .data import Batches, abstract_batch, fingerprint, held_out_batches, split_mixture
-from .documents import INDEX_FOLDERS, index_files
+from .documents import keep_indices
 from .errors import ExitCode, InputError, Stop, check_config, ending_with_messages
 from .evaluate_tasks import find_tasks, score_tasks
 from .local_checkpoints import LocalCheckpoints
@@ -690,19 +689,17 @@ def train(config: Config) -> None:
         raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
     mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, context=context, stage=stage)
     batches = abstract_batch(config, mesh)
-    if config.checkpoint_dir and "://" not in config.checkpoint_dir:
-        INDEX_FOLDERS[:] = [Path(config.checkpoint_dir).expanduser() / "index"]
-        sources = [path for data in (config.data, config.eval_data) if data for _, path in split_mixture(data)]
-        on_all_processes(lambda: index_files(sources, config.text_field))
     stopping, signals = False, receive_signals()
     if config.eval_tasks:
         if jax.process_count() > 1 or any(mesh.shape.get(axis, 1) > 1 for axis in ("stage", "context")):
             raise InputError("--eval-tasks: needs one process, without --mesh-stage and --mesh-context")
         tasks = find_tasks(config.eval_tasks)
-    source = SOURCES.get(config.objective, Texts)
-    data = on_all_processes(lambda: source(config, batches["tokens"].sharding))
-    require_equal("data", [fingerprint(config.data), fingerprint(config.eval_data or config.data)])
-    held_out = on_all_processes(data.held_out)
+    paths = [path for data in (config.data, config.eval_data) if data for _, path in split_mixture(data)]
+    with keep_indices(config, paths):
+        source = SOURCES.get(config.objective, Texts)
+        data = on_all_processes(lambda: source(config, batches["tokens"].sharding))
+        require_equal("data", [fingerprint(config.data), fingerprint(config.eval_data or config.data)])
+        held_out = on_all_processes(data.held_out)
     directory = absolute(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
     with contextlib.ExitStack() as stack:
         stack.enter_context(DirectoryLock(directory))
@@ -825,8 +822,8 @@ def train(config: Config) -> None:
         raise SystemExit(ExitCode.PREEMPTED)
     if checkpoints.on_local_disks:
         checkpoints.on_local_disks.finish()
-    for what, chats_sources in TOLD.items():
-        print(f"chats {what}: {len(chats_sources):,}{' or more' if len(chats_sources) == TOLD_AT_MOST else ''}")
+    for what, sources in TOLD.items():
+        print(f"chats {what}: {len(sources):,}{' or more' if len(sources) == TOLD_AT_MOST else ''}")
     print(f"checkpoints and metrics: {directory}")
 
 

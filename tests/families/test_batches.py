@@ -35,10 +35,9 @@ def batches(tmp_path, monkeypatch):
 def test_each_row_is_one_piece(batches):
     documents, data, config = batches
     tokenizer = data.load_tokenizer("bytes")
-    wanted = []
-    for document in documents[-2:]:
-        tokens = [tokenizer.bos, *tokenizer.encode(document), tokenizer.eos]
-        wanted += [tokens[i : i + LENGTH + 1] for i in range(0, len(tokens) - 1, LENGTH)]
+    held_out = [[tokenizer.bos, *tokenizer.encode(document), tokenizer.eos] for document in documents[-2:]]
+    pieces = [[tokens[i : i + LENGTH + 1] for i in range(0, len(tokens) - 1, LENGTH)] for tokens in held_out]
+    wanted = [piece for batch in zip(*pieces, strict=True) for piece in batch]  # each row has its own document
     rows = [
         {name: values[row] for name, values in batch.items()}
         for batch in data.held_out_batches(config, [0, 1])

@@ -67,11 +67,11 @@ def play(package: SimpleNamespace, tokenizer: str, whole: list[int], chat: list,
     row = package.rollouts.Prompt("x:1", copy.deepcopy(chat[: begin(chat)]), {}, [])
     environment = package.turns.Environment(config, package.tokenizer.load_tokenizer(tokenizer), ends, [row])
 
-    def follow(asked: list) -> tuple[list, int]:
+    def follow(asked: list) -> list:
         """Returns what each chat has after its turns so far, up to the next one."""
         rests = [chat[len(prompt) + len(said) :] for prompt, said, _ in asked]
         counts = [[*(message["role"] for message in rest), "assistant"].index("assistant") for rest in rests]
-        return [rest[:count] for rest, count in zip(rests, counts, strict=True)], 0
+        return [rest[:count] for rest, count in zip(rests, counts, strict=True)]
 
     follow.name = "following"
     environment.function, engine = follow, Oracle(package, whole, ends)

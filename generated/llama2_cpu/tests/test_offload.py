@@ -16,6 +16,9 @@ from .saved import read_metrics
 from .small import SMALL
 from .start import random_batch
 
+# XLA of jaxlib 0.10.1 has no program for copies to host memory on CPUs
+pytestmark = pytest.mark.skipif(jax.__version_info__ < (0, 10, 2), reason="needs a newer JAX on CPUs")
+
 ALL = "input,attention,query,out,up,down,optimizer,parameters"
 
 

@@ -34,8 +34,8 @@ def test_records_of_later_steps_are_cut_off(end, tmp_path):
 def test_skipped_steps_are_counted_and_too_many_end_the_run(tmp_path):
     config = dataclasses.replace(SMALL, max_skipped=2, steps=9)
     monitor = Monitor(tmp_path, config, 0)
-    skipped = {"train/loss": jnp.array(jnp.nan), "train/skipped": jnp.array(True)}
-    taken = {"train/loss": jnp.array(1.0), "train/skipped": jnp.array(False)}
+    skipped = {"train/loss": jnp.array(jnp.nan), "train/skipped": jnp.array(True), "train/epoch": 0.5}
+    taken = {"train/loss": jnp.array(1.0), "train/skipped": jnp.array(False), "train/epoch": 0.5}
     for number, metrics in enumerate([taken, skipped, skipped, taken, skipped, skipped], 1):
         monitor.step(number, metrics)
     with pytest.raises(InputError, match="no finite gradients in 3 steps up to 7: lower --learning-rate"):
