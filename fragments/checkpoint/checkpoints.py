@@ -144,9 +144,8 @@ class Checkpoints:
             save_as = save_lazily if is_imported else ocp.args.StandardSave
             items[item] = save_as({"arrays": arrays, "checksums": sums})
         if data is not None:
-            place = data.get_state()
-            with point("Checkpoints.data", place, items):
-                items["data"] = save_json(place)
+            with point("Checkpoints.data", data, items):
+                items["data"] = save_json(data.get_state())
         with point("Checkpoints.write", step, items):
             self.manager.save(step, args=ocp.args.Composite(**items))
 

@@ -38,9 +38,10 @@ class Rows(ocp.args.CheckpointArgs):
 
 
 @splice("Checkpoints.data")
-def _(place, items):
-    if all(isinstance(name, int) for name in place):
-        items["data"] = Rows(place)
+def _(data, items):
+    state = data.get_state()
+    if all(isinstance(name, int) for name in state):
+        items["data"] = Rows(state)
     else:
         proceed()
 

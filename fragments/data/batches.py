@@ -26,7 +26,7 @@ from generator.language.roles import (
     fingerprint,
     identity,
     load_tokenizer,
-    open_counted,
+    open_documents,
     special_texts,
     warn_of_special_tokens,
 )
@@ -127,7 +127,7 @@ def join_pieces(pieces: list[dict[str, np.ndarray]], length: int) -> dict[str, n
 def open_pieces(config: Config, path: str, tokenizer: AnyTokenizer, split: str) -> grain.MapDataset:
     """Returns the pieces of each document of a source, for training or for evaluation."""
     with point("open_pieces.documents", config, path, tokenizer):
-        texts, counts = open_counted(path, config.text_field)
+        texts, counts = open_documents(path, config.text_field)
         documents = texts.map(functools.partial(encode_document, tokenizer))
     count, length = len(documents), config.sequence_length
     wanted = 0 if config.eval_data else min(10_000, math.ceil(config.eval_share * count))
@@ -184,8 +184,7 @@ class Batches(Iterator[dict[str, np.ndarray]]):
         """Takes the `sharding` of the arrays [batch_size, T]."""
         self.config, self.sharding = config, sharding
         shape = config.batch_size, config.sequence_length
-        indices = sharding.devices_indices_map(shape).items()
-        own = [index[0] for device, index in indices if device.process_index == jax.process_index()]
+        own = [index[0] for index in sharding.addressable_devices_indices_map(shape).values()]
         self.rows = sorted({row for rows in own for row in range(config.batch_size)[rows]})
         tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
         self.documents = zlib.crc32(json.dumps([fingerprint(config.data), identity(tokenizer)]).encode())

@@ -16,7 +16,6 @@ from generator.language.roles import (
     Config,
     InputError,
     load_tokenizer,
-    open_counted,
     open_documents,
     open_files,
     prepare,
@@ -72,7 +71,7 @@ def chats() -> Chats | None:
 
 @splice("open_pieces.documents", before="prepared")
 def _(config, path, texts, counts, documents, chats):
-    texts, counts = open_counted(path, config.text_field)
+    texts, counts = open_documents(path, config.text_field)
     documents = texts.map(chats)
 
 
@@ -95,7 +94,7 @@ def _():
 @splice("Batches.documents")
 def _(self, config, tokenizer):
     sources = [(path, read_description(path)) for _, path in split_mixture(config.data)]
-    if any("chat" in x if x else are_chats(open_documents(path, config.text_field)) for path, x in sources):
+    if any("chat" in x if x else are_chats(open_documents(path, config.text_field)[0]) for path, x in sources):
         rules = Chats(tokenizer, config.tokenizer, config.loss_on).rules(), config.long_chats
         self.documents = zlib.crc32(json.dumps([self.documents, rules]).encode())
 

@@ -51,13 +51,9 @@ def open_files(files: Sequence[Path], field: str) -> tuple[grain.MapDataset, int
 
 
 @functools.cache  # training and evaluation share it
-def open_counted(data: str, field: str) -> tuple[grain.MapDataset, list[int]]:
+def open_documents(data: str, field: str = "text") -> tuple[grain.MapDataset, list[int]]:
     """Returns the documents of files, and how many each file has."""
     documents, left_out, counts = open_files(find_files(data), field)
     if left_out:
         print(f"data {data}: {left_out:,} rows without a text (null) are left out", file=sys.stderr)
     return documents, counts
-
-
-def open_documents(data: str, field: str = "text") -> grain.MapDataset:
-    return open_counted(data, field)[0]

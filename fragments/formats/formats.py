@@ -53,8 +53,7 @@ class Content:
         return content
 
     def lines(self) -> Iterator[bytes]:
-        held = self.opened()
-        with open(os.dup(held.fileno()), "rb") as file:
+        with open(os.dup(self.opened().fileno()), "rb") as file:
             file.seek(0)
             yield from file
 

@@ -238,7 +238,7 @@ def test_prepared_chats_give_the_same_batches(config, tmp_path, capsys):
 def test_rows_that_are_chats(tmp_path, capsys):
     def first(row: dict[str, object], field: str = "text") -> str:
         path = tmp_path / f"{len([*tmp_path.iterdir()])}.jsonl"
-        return open_documents(write_chats(path, [row]), field)[0]
+        return open_documents(write_chats(path, [row]), field)[0][0]
 
     turns = say("a", "b")
     for row in {"messages": turns, "prompt": "a", "prompt_id": 3}, {"messages": turns, "tools": None}:

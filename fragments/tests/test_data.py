@@ -8,7 +8,6 @@ import threading
 import types
 from collections.abc import Iterator
 
-import jax
 import numpy as np
 import orbax.checkpoint
 import pytest
@@ -41,26 +40,17 @@ def make_config(data: str, **fields):
     return dataclasses.replace(PRESETS["tiny"], **dict(data=data, sequence_length=64, batch_size=4) | fields)
 
 
-@dataclasses.dataclass(frozen=True)
-class Device:
-    process_index: int
-
-
 def make_batches(config, processes: int = 1, rows_shared_by: int = 1) -> list[Batches]:
     """Makes the batches of each process, where so many consecutive ones hold the same rows."""
     shares = processes // rows_shared_by
     size = config.batch_size // shares
 
-    def devices_indices_map(shape):
-        rows = {process: process // rows_shared_by * size for process in range(processes)}
-        return {Device(p): (slice(r, r + size), slice(None)) for p, r in rows.items()}
+    def sharding(process: int) -> types.SimpleNamespace:
+        first = process // rows_shared_by * size
+        indices = {"the only device": (slice(first, first + size), slice(None))}
+        return types.SimpleNamespace(addressable_devices_indices_map=lambda shape: indices)
 
-    found = []
-    for process in range(processes):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(jax, "process_index", lambda: process)
-            found.append(Batches(config, types.SimpleNamespace(devices_indices_map=devices_indices_map)))
-    return found
+    return [Batches(config, sharding(process)) for process in range(processes)]
 
 
 def take(data, count: int) -> list[dict[str, np.ndarray]]:
@@ -72,7 +62,7 @@ def evaluation(config) -> list[dict[str, np.ndarray]]:
 
 
 def read_all(data: str) -> list[str]:
-    documents = open_documents(data)
+    documents = open_documents(data)[0]
     return [documents[i] for i in range(len(documents))]
 
 

@@ -25,20 +25,20 @@ def make_config(data: str, **fields):
 
 
 def read_all(data: str) -> list[str]:
-    documents = open_documents(data)
+    documents = open_documents(data)[0]
     return [documents[i] for i in range(len(documents))]
 
 
 def test_a_file_is_not_opened_for_each_record(tmp_path):
     path = write_jsonl(tmp_path, TEXTS)
-    documents, opened = open_documents(path), []
+    documents, opened = open_documents(path)[0], []
     sys.addaudithook(lambda event, arguments: opened.append(str(arguments[0])) if event == "open" else None)
     assert [documents[i] for i in range(120)] == TEXTS
     assert opened.count(path) <= 1
 
 
 def test_a_file_that_leaves_the_cache_stays_open_while_it_is_read(tmp_path, monkeypatch):
-    documents, pread = open_documents(write_jsonl(tmp_path)), os.pread
+    documents, pread = open_documents(write_jsonl(tmp_path))[0], os.pread
 
     def read_later(*arguments):
         open_file.cache_clear()  # as another thread may
@@ -72,7 +72,7 @@ def test_rows_without_a_text_are_left_out_and_counted(tmp_path, field, capsys):
     rows = [{"null": None, field: text, "text2": None} for text in texts]
     lines = (json.dumps(row, ensure_ascii=bool(i % 2)) for i, row in enumerate(rows))
     (tmp_path / "t.ndjson").write_text("\n\r\n".join(lines))
-    assert list(open_documents(str(tmp_path / "t.ndjson"), field)) == texts[1:-1]
+    assert list(open_documents(str(tmp_path / "t.ndjson"), field)[0]) == texts[1:-1]
     assert "2 rows without a text (null) are left out" in capsys.readouterr().err
 
 
@@ -110,14 +110,14 @@ def test_half_a_surrogate_pair_is_replaced_and_the_rest_stays(tmp_path):
     path = tmp_path / "t.JSONL"
     path.write_bytes(rb'{"text": "a \ud800 b \udc00\ud83d\ude00"}')
     wanted = "a \N{REPLACEMENT CHARACTER} b \N{REPLACEMENT CHARACTER}\N{GRINNING FACE}"
-    assert list(open_documents(str(path))) == [wanted]
+    assert list(open_documents(str(path))[0]) == [wanted]
     assert load_tokenizer("bytes").decode(load_tokenizer("bytes").encode(wanted)) == wanted
 
 
 @pytest.mark.parametrize("name", ["t.jsonl", "t.txt"])
 def test_a_file_that_is_cut_while_it_is_read_is_named(tmp_path, name):
     (tmp_path / name).write_bytes(b'{"text": "abc"}\n' * 3)
-    documents = open_documents(str(tmp_path / name))
+    documents = open_documents(str(tmp_path / name))[0]
     (tmp_path / name).write_bytes(b'{"text": "abc"}\n' * 2)
     with pytest.raises(InputError, match="has been cut to 32 bytes"):
         list(documents)

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from array_record.python.array_record_module import ArrayRecordWriter
 
-from generator.language.roles import TEXTS, InputError, find_files, open_counted, open_documents, write_jsonl
+from generator.language.roles import TEXTS, InputError, find_files, open_documents, write_jsonl
 
 
 def read_all(data: str, field: str = "text") -> list[str]:
-    documents = open_documents(data, field)
+    documents = open_documents(data, field)[0]
     return [documents[i] for i in range(len(documents))]
 
 
@@ -84,7 +84,7 @@ def test_rows_of_every_format_are_the_same_and_nulls_are_counted(tmp_path, field
     names = sorted(path.name for path in tmp_path.iterdir())
     assert len(names) == 10 + 4 * 4
     for name in names:
-        found = open_documents(str(tmp_path / name), field)
+        found = open_documents(str(tmp_path / name), field)[0]
         assert list(found) == [text for text in texts if text is not None], name
         assert "3 rows without a text (null) are left out" in capsys.readouterr().err
     (tmp_path / "saved" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
@@ -107,7 +107,7 @@ def test_a_compressed_text_is_cut_as_it_is_and_a_damaged_one_is_named(tmp_path, 
     content = packed.read_bytes()
     for damaged in content[: len(content) // 2], b"no archive", content[:40] + b"xxxx" + content[44:]:
         packed.write_bytes(damaged)
-        open_counted.cache_clear()
+        open_documents.cache_clear()
         with pytest.raises(InputError, match=rf"b\.txt{suffix}: cannot be unpacked: .*: fetch it again"):
             open_documents(str(packed))
 
@@ -129,7 +129,7 @@ def test_a_damaged_file_of_columns_is_named(tmp_path, name):
         path = path.with_stem(f"{number}")  # as row groups are cached by path
         path.write_bytes((content[:start] + damage + content[start + size :])[: len(content)])
         try:
-            list(open_documents(str(path)))
+            list(open_documents(str(path))[0])
         except InputError as error:
             assert path.name in str(error)
             refused += 1
@@ -143,7 +143,7 @@ def test_of_parquet_a_few_row_groups_are_in_memory(tmp_path):
     texts = [f"{i} " + "x" * 100_000 for i in range(400)]
     parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "t.parquet", row_group_size=10)
     before = pyarrow.total_allocated_bytes()
-    documents = open_documents(str(tmp_path / "t.parquet"))
+    documents = open_documents(str(tmp_path / "t.parquet"))[0]
     groups = random.Random(0).sample(range(40), 40)
     order = [10 * group + i for group in groups for i in range(10)]
     assert [documents[i] for i in order] == [texts[i] for i in order]
@@ -174,7 +174,7 @@ def test_unusable_files_of_other_formats_are_named(tmp_path, name, content, mess
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(InputError, match=message) as caught:
-        list(open_documents(str(path)))
+        list(open_documents(str(path))[0])
     assert "\n" not in str(caught.value)
 
 

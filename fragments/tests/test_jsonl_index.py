@@ -14,7 +14,7 @@ from generator.language.roles import (
     InputError,
     held_out_batches,
     index_files,
-    open_counted,
+    open_documents,
     write_jsonl,
 )
 
@@ -26,14 +26,14 @@ documents = importlib.import_module("..documents", __package__)
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
     monkeypatch.setattr(documents, "INDEX_FOLDERS", [tmp_path / "index"])
-    open_counted.cache_clear()
+    open_documents.cache_clear()
     yield tmp_path / "index"
-    open_counted.cache_clear()
+    open_documents.cache_clear()
 
 
 def read_all(data: str) -> list[str]:
-    open_counted.cache_clear()
-    found, _ = open_counted(data, "text")
+    open_documents.cache_clear()
+    found, _ = open_documents(data, "text")
     return [found[i] for i in range(len(found))]
 
 

@@ -87,7 +87,7 @@ def test_what_is_no_pair_is_named(row, problem, tmp_path):
     path = save_chat_tokenizer(tmp_path, CHAT_FORMS["chatml"])
     data = write_rows(tmp_path / "pairs.jsonl", [row])
     with pytest.raises(InputError, match=rf"pairs\.jsonl:1: {problem}.*: fix it, or leave it out"):
-        Chats(load_tokenizer(path), path, "assistant")(open_documents(data)[0])
+        Chats(load_tokenizer(path), path, "assistant")(open_documents(data)[0][0])
 
 
 def write_rows(path, rows) -> str:

@@ -63,11 +63,9 @@ class FileTokenizer:
             at = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
             self.prefix, self.suffix = whole[:at], whole[at + len(plain) :]
             self.read_special_tokens(path)
-        except InputError:
+        except (InputError, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # a bad regular expression panics in Rust, which is no Exception
-            if isinstance(error, KeyboardInterrupt | SystemExit):
-                raise
             problem = f"tokenizer {path} with its tokenizer_config.json: {error!r}"
             raise InputError(f"{problem}: give the path of a tokenizer.json, or bytes") from None
 

@@ -142,7 +142,7 @@ class TestRefused:
             (ONE, "\n\n\ndef model", "\n\ndef model", "gen formats with ruff", "an empty line"),
             (ONE, "return y + 0", "return y + no", "the fragments would not weave", "scale.result, which shows y, z"),
             (ONE, "return y + 0", "return y +", "the file is not valid Python", "Make it run"),
-            (ONE, "# Fragments: model/net", "# Fragments: model/mine", "gen writes these lines itself", "leave"),
+            (ONE, "# Code generated", "# Code made", "gen writes these lines itself", "leave"),
             (README, "you.\n", "you.\nMore.\n", "a template", TEMPLATE),
             ("generated/one_any/config.py", "The settings.", "Settings.", "package.toml:12, which is not", "by hand"),
         ],

@@ -93,7 +93,7 @@ def read_data(data: str, tokenizer: str = "bytes") -> Ending:
 
     @module("errors").ending_with_messages()
     def program() -> None:
-        module("data").open_counted.cache_clear()
+        module("data").open_documents.cache_clear()
         held_out = module("tests.texts").read_sequences(config, "eval")
         training = module("tests.texts").read_sequences(config, "train")
         sequences = [*held_out, *itertools.islice(training, 120)]
