@@ -10,7 +10,7 @@ export JAX_PLATFORMS ?= cpu
 .PHONY: help setup setup-test demo demo-rewards test test-all test-generator test-woven test-packages coverage lint style types check build loc modularity features bench clean
 
 help:
-	@echo "make demo    build llama2 for this machine, train it on real text, resume it, sample from it"
+	@echo "make demo    build llama2 for this machine, train it on real text, resume it, evaluate it, sample from it: two minutes"
 	@echo "make demo-rewards  learn sums from examples, then from rewards, evaluate and serve the model: takes minutes"
 	@echo "make test    what every change must pass: lint, types, tests"
 	@echo "make test-all  before a release: slow tests and more packages too, for an hour"
@@ -19,7 +19,7 @@ help:
 	@echo "make build   weave every package of generated/packages.toml again"
 	@echo "make check   fail where generated/ has drifted from the fragments"
 	@echo "make loc     measure modularity: fragment lines against generated lines"
-	@echo "make modularity  write what is measured to docs/modularity.md; make features, its last table, in minutes"
+	@echo "make modularity  write what is measured to docs/modularity.md, README.md and its figure; make features, its last table, in minutes"
 	@echo "make bench   speed of the generator and of training, as ratios (takes minutes)"
 
 .venv/packages: pyproject.toml
@@ -38,15 +38,25 @@ setup: .venv/packages
 
 setup-test: .venv/test
 
+# sizes for two minutes of two cores
+DEMO_RUN := --width 128 --layers 2 --heads 4 --kv-heads 2 --head-size 32 --mlp-width 384 --init-std 0.06 \
+	--vocab-size 2048 --tokenizer $(abspath $(DEMO))/tokenizer.json --data $(abspath $(DEMO))/train.jsonl \
+	--eval-data $(abspath $(DEMO))/held_out.jsonl --sequence-length 128 --batch-size 16 --learning-rate 6e-3 \
+	--warmup-ratio 0.05 --eval-every 50 --checkpoint-every 200 --checkpoint-dir $(abspath $(DEMO))
+
 demo: setup
 	$(BIN)/gen build llama2 --target=cpu
-	cd generated && ../$(BIN)/python -m llama2_cpu.train --preset tiny --batch-size 4 --steps 80 --eval-every 20 \
-		--checkpoint-every 40 --checkpoint-dir ../$(DEMO)
+	$(BIN)/python demo/text.py $(DEMO)
+	cd generated && ../$(BIN)/python -m llama2_cpu.train --preset tiny $(DEMO_RUN) --steps 200
 	@echo "— the same command with more steps goes on from the checkpoint —"
-	cd generated && ../$(BIN)/python -m llama2_cpu.train --preset tiny --batch-size 4 --steps 100 --eval-every 20 \
-		--checkpoint-every 50 --checkpoint-dir ../$(DEMO)
-	cd generated && ../$(BIN)/python -m llama2_cpu.generate --checkpoint-dir ../$(DEMO) \
-		--prompt "def " --max-tokens 120 --temperature 0.8 --top-k 40
+	cd generated && ../$(BIN)/python -m llama2_cpu.train --preset tiny $(DEMO_RUN) --steps 400
+	cd generated && ../$(BIN)/python -m llama2_cpu.evaluate --checkpoint-dir $(abspath $(DEMO)) --batch-size 32 \
+		--data $(abspath $(DEMO))/held_out.jsonl
+	cd generated && ../$(BIN)/python -m llama2_cpu.generate --checkpoint-dir $(abspath $(DEMO)) --prompt def \
+		--min-tokens 60 --max-tokens 120 --temperature 0.6 --top-k 40
+	@echo "— three lines of what it ran, and the fragments that they are from —"
+	@for line in "v = self.value(x)" "q, k = rotate(q, angles)" "h = jax.nn.silu(gate)"; do \
+		$(BIN)/gen explain generated/llama2_cpu/model.py:$$(grep -nFm1 "$$line" generated/llama2_cpu/model.py | cut -d: -f1); done
 	@echo "loss curve: $(DEMO)/loss.png"
 
 demo-rewards: setup

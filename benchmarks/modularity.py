@@ -1,17 +1,19 @@
-"""Measures how modular the fragments are, and writes what it finds to docs/modularity.md.
+"""Measures how modular the fragments are, and writes what it finds to docs/modularity.md, README.md and docs/loom.svg.
 
-python benchmarks/modularity.py              the tables of gen loc, and the lines that two fragments have alike: seconds
+python benchmarks/modularity.py              all but the next: seconds
 python benchmarks/modularity.py --features   what a feature touches, by weaving packages without it: minutes
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from itertools import combinations
+from html import escape
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,8 @@ FEATURES = [
     "data/packing",
 ]
 SHORTEST = 4  # lines that are a restatement
+README, FIGURE = ROOT / "README.md", ROOT / "docs/loom.svg"
+COLOURS = {"model/rope": "#2f6f9f", "data/batches": "#2e7d32"}  # of fragments in the figure; the others are black
 
 
 def counted(project: Project) -> list[Table]:
@@ -198,6 +202,32 @@ def _selecting(feature: str, recipes: list[Recipe]) -> Iterator[int]:
         yield sum(table.fragments.count(feature) for table in tables)
 
 
+def shown(project: Project) -> dict[Path, str]:
+    """Returns README.md and its figure, with the lines and counts of llama2 for TPUs as it is woven now."""
+    package = weave("llama2", "tpu", project.library(), parts=())
+    modules = [text for path, text in package.files.items() if path.endswith(".py") and "/" not in path]
+    size = f"{sum(text.count(chr(10)) for text in modules):,} lines in {len(modules)} files"
+    text = package.files["model.py"]
+    start = text[: text.index("    def __call__", text.index("class Attention"))].count("\n")
+    end = text[: text.index("\n\n", text.index("attend(q, k, v"))].count("\n") + 1
+    lines, origins = text.splitlines()[start:end], package.origins["model.py"][start:end]
+    rows, drawn = [], []
+    for i, (line, origin) in enumerate(zip(lines, origins, strict=True)):
+        names = [it.path.removeprefix("fragments/").removesuffix(".py") for _, it in origin]
+        rows.append(f"{line:<86}{', '.join(dict.fromkeys(names))}")
+        bounds = pairwise([*(at for at, _ in origin), len(line)])
+        parts = (
+            f'<tspan fill="{COLOURS.get(name, "#222222")}">{escape(line[at:to])}</tspan>'
+            for name, (at, to) in zip(names, bounds, strict=True)
+        )
+        drawn.append(f'<text x="376" y="{78 + 26 * i}" xml:space="preserve">{"".join(parts)}</text>')
+    before, _, rest = README.read_text().partition("<!-- woven -->\n")
+    readme = f"{before}<!-- woven -->\n```python\n{chr(10).join(rows)}\n```{rest.split('```', 2)[2]}"
+    head, _, tail = FIGURE.read_text().partition("<!-- woven -->\n")
+    figure = f"{head}<!-- woven -->\n{chr(10).join(drawn)}\n</g>{tail.partition('</g>')[2]}"
+    return {README: re.sub(r"[0-9,]+ lines in [0-9]+ files", size, readme), FIGURE: figure}
+
+
 def main() -> None:
     project, page = Project.find(ROOT), PAGE.read_text()
     before, rest = page.split(MARK)
@@ -207,6 +237,8 @@ def main() -> None:
     else:
         tables = "".join(f"{format_markdown(table)}\n\n\n" for table in counted(project))[:-1]
     PAGE.write_text(f"{before}{MARK}{tables}**{TOUCHES}**{features}")
+    for path, text in shown(project).items():
+        path.write_text(text)
 
 
 if __name__ == "__main__":

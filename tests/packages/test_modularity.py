@@ -51,6 +51,11 @@ RIVAL = 'from generator.language import excludes\n\nexcludes("scale")\n'
 BASE = {"model/model": MODEL, "model/relu": RELU}
 
 
+def test_lines_and_counts_are_those_of_today():
+    for path, text in modularity.shown(PROJECT).items():
+        assert path.read_text() == text, f"{path.name}: run `make modularity`"
+
+
 def test_tables_are_those_of_today():
     for table in modularity.counted(PROJECT):
         assert format_markdown(table) in PAGE, f"{table.title}: run `make modularity`"
