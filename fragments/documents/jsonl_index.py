@@ -62,16 +62,17 @@ def _(content, field, lines, left_out):
     else:
         proceed()
         if kept:
-            write_index(kept, left_out, np.asarray(lines))
+            with contextlib.suppress(OSError):  # the run says that its directory cannot be written
+                write_index(kept, left_out, np.asarray(lines))
 
 
 @contextlib.contextmanager
 def keep_indices(config: Config, sources: list[str]) -> Iterator[None]:
     """Keeps the indices of the files that are opened meanwhile beside the run, if it has a local directory."""
-    if config.checkpoint_dir and "://" not in config.checkpoint_dir:
-        INDEX_FOLDERS.append(Path(config.checkpoint_dir).expanduser() / "index")
-        on_all_processes(lambda: index_files(sources, config.text_field))
     try:
+        if config.checkpoint_dir and "://" not in config.checkpoint_dir:
+            INDEX_FOLDERS.append(Path(config.checkpoint_dir).expanduser() / "index")
+            on_all_processes(lambda: index_files(sources, config.text_field))
         yield
     finally:
         INDEX_FOLDERS.clear()

@@ -127,10 +127,10 @@ def index_files(sources: Iterable[str], field: str) -> None:
 @contextlib.contextmanager
 def keep_indices(config: Config, sources: list[str]) -> Iterator[None]:
     """Keeps the indices of the files that are opened meanwhile beside the run, if it has a local directory."""
-    if config.checkpoint_dir and "://" not in config.checkpoint_dir:
-        INDEX_FOLDERS.append(Path(config.checkpoint_dir).expanduser() / "index")
-        on_all_processes(lambda: index_files(sources, config.text_field))
     try:
+        if config.checkpoint_dir and "://" not in config.checkpoint_dir:
+            INDEX_FOLDERS.append(Path(config.checkpoint_dir).expanduser() / "index")
+            on_all_processes(lambda: index_files(sources, config.text_field))
         yield
     finally:
         INDEX_FOLDERS.clear()
@@ -233,7 +233,8 @@ def open_jsonl(content: Content, field: str) -> Documents:
             elif row.rstrip(b"\r\n"):
                 lines.extend((n, begin, size))
         if kept:
-            write_index(kept, left_out, np.asarray(lines))
+            with contextlib.suppress(OSError):  # the run says that its directory cannot be written
+                write_index(kept, left_out, np.asarray(lines))
 
     def read(i: int) -> str:
         number, start, end = lines[3 * i : 3 * i + 3]
