@@ -31,7 +31,10 @@ class Damage(InputError):
 
 # prefixes of TensorStore's messages when storage fails, rather than what is stored there
 FAILING = "UNAVAILABLE", "DEADLINE_EXCEEDED", "PERMISSION_DENIED", "UNAUTHENTICATED", "RESOURCE_EXHAUSTED", "ABORTED"
-DAMAGED = FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, LookupError, TypeError
+DAMAGED = (
+    *(FileNotFoundError, NotADirectoryError, IsADirectoryError),
+    *(ValueError, LookupError, TypeError, RecursionError),
+)
 WAITS = 1, 2, 4, 8  # seconds before each retry when storage fails
 SEVERITIES = type(None), Damage, InputError, OSError, Exception  # of errors; the last is the worst
 

@@ -9,7 +9,15 @@ import orbax.checkpoint as ocp
 from etils import epath
 
 from generator.language import proceed, requires, splice
-from generator.language.roles import WAITS, Damage, InputError, agree, classify_error, keep_tokenizer, on_all_processes
+from generator.language.roles import (
+    WAITS,
+    Damage,
+    InputError,
+    agree,
+    classify_error,
+    keep_tokenizer,
+    on_all_processes,
+)
 
 requires("agreement")
 
@@ -18,6 +26,20 @@ def put_aside(directory: epath.Path, steps: list[int]) -> None:
     """Renames checkpoints, so that their steps can be saved again."""
     for step in steps if jax.process_index() == 0 else []:
         (directory / str(step)).rename(directory / f"damaged-{step}-{time.time_ns()}")
+
+
+def impossible_steps(directory: epath.Path, steps: set[int]) -> list[int]:
+    """Returns steps that no run has, and warns of them."""
+    found = [step for step in sorted(steps) if step >= 2**31]
+    for step in found:
+        print(f"warning: checkpoint {directory / str(step)}: no run has as many steps", file=sys.stderr)
+    return found
+
+
+@splice("Checkpoints.options")
+def _(self):
+    # before Orbax takes one for the newest
+    on_all_processes(lambda: put_aside(self.directory, impossible_steps(self.directory, self.steps())))
 
 
 @splice("Checkpoints.tokenizer")
@@ -45,13 +67,15 @@ def _(self, step, item, arguments, found):
 
 
 @splice("Checkpoints.compare")
-def _(sums, again, is_damaged):
-    is_damaged = agree(not np.array_equal(sums, again))
+def _(sums, again, item):
+    if agree(not np.array_equal(sums, again)):
+        raise ValueError(f"{item} is not what was saved, by its checksums")
 
 
 @splice("Checkpoints.steps")
 def _(self, steps):
     steps = on_all_processes(self.steps, WAITS)
+    steps = steps.difference(impossible_steps(self.directory, steps))
     steps |= {agree(max(steps, default=-1))} - {-1}  # the newest that any process sees
 
 

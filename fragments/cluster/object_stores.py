@@ -1,6 +1,8 @@
 """Folders of object stores, which take whole files only."""
 
+import atexit
 import math
+import shutil
 import tempfile
 import time
 
@@ -17,7 +19,11 @@ def absolute(directory: str | epath.Path) -> epath.Path:
 
 def local_folder(folder: epath.Path) -> epath.Path:
     """Returns the folder, or for one of an object store (gs://, s3://) a new local one, for `upload`."""
-    return epath.Path(tempfile.mkdtemp()) / folder.name if "://" in str(folder) else folder
+    if "://" not in str(folder):
+        return folder
+    local = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, local, ignore_errors=True)
+    return epath.Path(local) / folder.name
 
 
 def upload(local: epath.Path, folder: epath.Path) -> None:

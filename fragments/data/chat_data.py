@@ -81,9 +81,8 @@ def _(config, path, split, i, tokens, parts, found):
 
 
 @splice("open_pieces.empty")
-def _(path):
-    problem = "none of its documents has a token with a loss, or none has two tokens"
-    raise InputError(f"data {path}: {problem}: give longer ones, or another --loss-on")
+def _(problem):
+    problem += ", or none with a token that --loss-on chooses"
 
 
 @splice("join_pieces.weights")

@@ -226,9 +226,10 @@ def prepare(
             print(f"task {task} of {tasks}: {len(counts)} files are complete; {left}")
             return
         counts = found
-    tokens = open_prepared(str(folder), counts, token_type(load_tokenizer(tokenizer, special_tokens)))
-    if not any(len(tokens[i]) > 1 for i in range(len(tokens))):
-        raise InputError(f"{source}: holds no documents of two tokens or more: give another source")
+    loaded = load_tokenizer(tokenizer, special_tokens)
+    tokens = open_prepared(str(folder), counts, token_type(loaded))
+    if not any(len(tokens[i]) > len(loaded.prefix) + 1 for i in range(len(tokens))):
+        raise InputError(f"{source}: none of its {len(tokens):,} documents has any text: give another source")
     describe(counts)
     remove_halves(folder)
     for old in {*folder.glob("tokens-*")} - {folder / name for name in plan}:  # of files since repaired

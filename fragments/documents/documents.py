@@ -3,6 +3,7 @@
 import functools
 import glob
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Sequence
@@ -11,12 +12,28 @@ from pathlib import Path
 import grain
 
 from generator.language import point
-from generator.language.roles import InputError, open_by_format, open_file
+from generator.language.roles import JSONL, InputError, open_by_format, open_file
 
 
 class Config:
     data: str = ""  # documents: a file, a folder or a pattern of files; "": Python's standard library
     text_field: str = "text"  # field or column of the text, in files that have any
+
+
+NO_DATA = re.compile("(?i)(readme|licen[cs]e|copying|notice)([-_][^.]*)?([.](md|rst|txt))?|.*(~|[.](swp|tmp|bak|part))")
+
+
+@functools.cache  # warns once
+def of_one_format(data: str, files: tuple[Path, ...]) -> list[Path]:
+    """Returns those of a folder's files that have one format: JSONL, else text. Warns of the others."""
+    with point("of_one_format.chosen", files):
+        kept, chosen = [file for file in files if JSONL.search(file.name)], "JSONL"
+        if not kept:
+            kept, chosen = [file for file in files if not NO_DATA.fullmatch(file.name)], "text"
+    if left_out := sorted(file.name for file in {*files} - {*kept}):
+        what = f"{len(kept):,} files of {chosen} are read; {len(left_out):,} are not, such as {', '.join(left_out[:5])}"
+        print(f"data {data}: {what}: a folder has one format, and a pattern takes what it matches", file=sys.stderr)
+    return kept
 
 
 def find_files(data: str) -> list[Path]:
@@ -32,11 +49,12 @@ def find_files(data: str) -> list[Path]:
     else:
         found = map(Path, [path] if path.exists() else glob.glob(str(path), recursive=True))
     files = sorted(file for file in found if not file.is_dir())
-    if not files:
-        raise InputError(f"data {data}: no such file: give a file, a folder that holds files, or a pattern 'DIR/*.txt'")
     if odd := [file for file in files if not file.is_file()]:
         raise InputError(f"data {odd[0]}: is not a file, or is a broken link: fix it, or remove it")
     point("find_files.found", data, files)
+    files = of_one_format(data, tuple(files)) if path.is_dir() else files
+    if not files:
+        raise InputError(f"data {data}: no such file: give a file, a folder that holds files, or a pattern 'DIR/*.txt'")
     return files
 
 
@@ -46,8 +64,7 @@ def open_files(files: Sequence[Path], field: str) -> tuple[grain.MapDataset, int
     point("open_files.start")
     opened = [open_by_format(path, field) for path in files]
     parts = [grain.MapDataset.range(documents.count).map(documents.read) for documents in opened]
-    counts = [documents.count for documents in opened]
-    return grain.MapDataset.concatenate(parts), sum(documents.left_out for documents in opened), counts
+    return grain.MapDataset.concatenate(parts), sum(x.left_out for x in opened), [x.count for x in opened]
 
 
 @functools.cache  # training and evaluation share it

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from generator.language import point, proceed, requires, splice
-from generator.language.roles import Config, InputError, find_files, on_all_processes, open_by_format
+from generator.language.roles import JSONL, Config, InputError, find_files, on_all_processes, open_by_format
 
 requires("cluster/agreement")
 
@@ -46,7 +46,7 @@ def read_index(path: Path) -> np.ndarray:
 def index_files(sources: Iterable[str], field: str) -> None:
     """Makes this process's share of the indices that a run still lacks."""
     texts = [source for source in sources if not (Path(source).expanduser() / "prepared.json").exists()]
-    files = [file for text in texts for file in find_files(text) if file.suffix.lower() in (".jsonl", ".ndjson")]
+    files = [file for text in texts for file in find_files(text) if JSONL.search(file.name)]
     for file in files[jax.process_index() :: jax.process_count()]:
         if not index_path(file, field).exists():
             with contextlib.suppress(InputError):  # raised by what reads the file, perhaps as prompts

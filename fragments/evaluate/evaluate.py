@@ -29,7 +29,8 @@ def evaluate(
 ) -> dict[str, float]:
     """Evaluates the newest checkpoint of a directory on all documents of a source, packed as in training.
 
-    Returns the mean loss per token (nats), its perplexity, bits per byte of text, and the number of tokens.
+    Returns the mean loss per token (nats), its perplexity, bits per byte of text, and the number of tokens, of which
+    some end a text: programs that leave these out, as that of transformers' perplexity does, have other numbers.
 
     Args:
         data: Documents, as --data of train.
@@ -46,18 +47,20 @@ def evaluate(
     layout = {name: x.sharding for name, x in abstract_batch(config, mesh).items()}
     reader = load_tokenizer(config.tokenizer)
     lengths = np.array([has_text(reader, i) and len(token_bytes(reader, i)) for i in range(config.vocab_size)])
-    nats = tokens = text_bytes = 0.0
+    nats = tokens = ends = text_bytes = 0.0
     with jax.set_mesh(mesh):
         sum_batch = jax.jit(lambda model, batch: loss(model, batch, config)[1])
         for batch in itertools.islice(evaluation_batches(config), batches):
             sums = sum_batch(model, jax.device_put(batch, layout))
             nats, tokens = nats + float(sums["cross_entropy"]), tokens + float(sums["targets"])
+            ends += float(np.sum((batch["targets"] == reader.eos) * batch["weights"]))
             text_bytes += float(np.sum(lengths[batch["targets"]] * batch["weights"]))
     if not text_bytes:
         raise InputError(f"--data {data}: there is no text to evaluate on: give more, or more --batches")
     mean = nats / tokens
     bits = nats / math.log(2) / text_bytes
-    return {"loss": mean, "perplexity": math.exp(min(mean, 700)), "bits_per_byte": bits, "tokens": tokens}
+    found = {"loss": mean, "perplexity": math.exp(min(mean, 700)), "bits_per_byte": bits}
+    return found | {"tokens": tokens, "of_which_end_a_text": ends}
 
 
 @ending_with_messages()

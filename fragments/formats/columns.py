@@ -2,6 +2,7 @@
 
 import array
 import bz2
+import collections
 import csv
 import functools
 import gzip
@@ -9,6 +10,7 @@ import io
 import json
 import lzma
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -23,6 +25,7 @@ import numpy as np
 
 from generator.language import point, splice
 from generator.language.roles import (
+    NO_DATA,
     Content,
     Documents,
     InputError,
@@ -228,12 +231,27 @@ def _(self, file):
     file = self.unpacked or open_file(self.path)
 
 
+def format_of(path: Path) -> str:
+    """Returns the suffix of a format, without the number of a shard and compression: "" if there is none."""
+    name = re.sub("([.-][0-9]+(-of-[0-9]+)?|[.](gz|bz2|xz|zst))*$", "", path.name.lower())
+    return max((suffix for suffix in FORMATS if name.endswith(suffix)), default="").replace("ndjson", "jsonl")
+
+
+@splice("of_one_format.chosen")
+def _(files, chosen, kept):
+    sizes = collections.Counter(dict.fromkeys(["", *FORMATS], 0))
+    for path in files:
+        if not NO_DATA.fullmatch(path.name):
+            sizes[format_of(path)] += path.stat().st_size
+    rows = ".jsonl", ".parquet", ".arrow", ".array_record"  # come before what may be notes or settings
+    chosen = max(sizes, key=lambda suffix: (suffix in rows and sizes[suffix] > 0, sizes[suffix]))
+    kept = [x for x in files if format_of(x) == chosen and not NO_DATA.fullmatch(x.name)]
+    chosen = chosen or "text"
+
+
 @splice("open_by_format.format")
-def _(content, path, suffix, open_format):
-    if content.unpacked:
-        suffix = Path(path.stem).suffix.lower()
-    # the suffix may end in the number of a shard: .array_record-00000-of-00010
-    open_format = FORMATS.get(suffix.partition("-")[0], open_text)
+def _(content, path, open_format):
+    open_format = FORMATS.get(format_of(path), open_text)
     if content.unpacked and open_format in (open_parquet, open_arrow, open_array_record):
         raise InputError(f"{path}: unpack it: it would be read in no order")
 

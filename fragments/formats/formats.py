@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 from generator.language import point
 from generator.language.roles import InputError
 
+JSONL = re.compile("(?i)[.](jsonl|ndjson)(-[0-9]+-of-[0-9]+)?$")  # of names of files; such as .jsonl-00000-of-00010
 TEXT_BYTES = 65_536  # about the longest document from a plain text file
 
 
@@ -61,7 +63,7 @@ class Content:
 def as_text(value: object, source: str) -> str:
     """Returns a document as a str, from a str or UTF-8 bytes; errors name its `source`."""
     try:
-        value = value.decode() if isinstance(value, bytes) else value
+        value = value.decode("utf-8-sig") if isinstance(value, bytes) else value
     except UnicodeDecodeError as error:
         raise InputError(f"{source}: byte {error.start} is not UTF-8: convert it to UTF-8, or leave it out") from None
     point("as_text.value", value, source)
@@ -115,7 +117,7 @@ def open_jsonl(content: Content, field: str) -> Documents:
 
 def open_by_format(path: Path, field: str) -> Documents:
     """Opens the documents of a file by its suffix: lines of JSONL, or text."""
-    content, suffix = Content(path), path.suffix.lower()
-    with point("open_by_format.format", content, path, suffix):
-        open_format = open_jsonl if suffix in (".jsonl", ".ndjson") else open_text
+    content = Content(path)
+    with point("open_by_format.format", content, path):
+        open_format = open_jsonl if JSONL.search(path.name) else open_text
     return open_format(content, field)

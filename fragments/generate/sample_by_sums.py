@@ -13,8 +13,9 @@ requires("flags_neuron")  # of Trainium
 
 @splice("sample.key")
 def _(settings, length, text, key):
+    text = np.zeros((jax.device_count(), length), np.int32)
     # a number in (0, 1] for each place: the device draws none
-    text, key = np.zeros((1, length), np.int32), 1 - np.random.default_rng(settings.seed).random(length, np.float32)
+    key = 1 - np.random.default_rng(settings.seed).random(length, np.float32)
 
 
 @splice("next_token.sampled")

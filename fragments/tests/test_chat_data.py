@@ -208,7 +208,7 @@ def test_batches_have_weights_on_answers_and_tell_of_the_rest(config, tmp_path, 
         list(itertools.islice(read_sequences(dataclasses.replace(config, long_chats="refuse"), "train"), 30))
     dropped = read_sequences(dataclasses.replace(config, long_chats="drop"), "train")
     assert not any("word word" in tokenizer.decode(row["tokens"].tolist()) for row in itertools.islice(dropped, 30))
-    with pytest.raises(InputError, match="none of its documents has a token with a loss"):
+    with pytest.raises(InputError, match="none with a token that --loss-on chooses"):
         make_batches(dataclasses.replace(config, data=write_chats(tmp_path / "no.jsonl", [{"messages": say("a")}])))
 
 

@@ -1,9 +1,11 @@
 """Chat templates that are hostile: each is rejected, and the next one rendered."""
 
+import os
+
 import pytest
 
 from generator.language import requires
-from generator.language.roles import module
+from generator.language.roles import InputError, module
 
 requires("chat_template", "serve")
 
@@ -27,3 +29,11 @@ def test_a_template_cannot_block_or_crash_the_server():
             renderer.render(name, names, 100)
         assert renderer.render("default", {"x": "größer"}, 100) == "größer"
     assert template.Renderer({"default": "{{ cycler.__init__.__globals__ }}"}).variables == {"default": []}
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_template_that_is_no_file_is_refused(make, tmp_path):
+    (tmp_path / "additional_chat_templates").mkdir()
+    make(tmp_path / "additional_chat_templates/tool_use.jinja")
+    with pytest.raises(InputError, match=r"tool_use\.jinja is not a file: fix or remove it"):
+        module("chat_template").load_chat_template(None, str(tmp_path / "tokenizer.json"))

@@ -1,5 +1,6 @@
 """Checkpoints that are damaged, or that storage fails to return."""
 
+import os
 import shutil
 import sys
 import time
@@ -12,6 +13,7 @@ from generator.language.roles import (
     SMALL,
     Checkpoints,
     InputError,
+    load_checkpoint,
     restore_state,
     same,
     save_state,
@@ -51,6 +53,11 @@ def flip(path: Path) -> None:
     path.write_bytes(content)
 
 
+def replace_by_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
 def change_config(step: Path, old: str, new: str) -> None:
     path = step / "config" / "metadata"
     text = path.read_text().replace(" ", "")
@@ -71,7 +78,12 @@ DAMAGES = {
     "a name in the config changed": lambda step: change_config(step, '"heads":', '"headz":'),
     "a value in the config changed": lambda step: change_config(step, '"seed":0,', '"seed":1,'),
     "structure cut": lambda step: cut(step / "training" / "_METADATA"),
+    "a pipe": lambda step: replace_by_pipe(step / "config" / "metadata"),
+    "a pipe for arrays": lambda step: replace_by_pipe(largest(step / "model")),
     "data cut": lambda step: cut(step / "data" / "metadata"),
+    "config nested too deeply": lambda step: (step / "config" / "metadata").write_text("[" * 100_000),
+    "structure nested too deeply": lambda step: (step / "model" / "_METADATA").write_text('{"a":' * 100_000),
+    "a number of too many digits": lambda step: (step / "data" / "metadata").write_text("9" * 5000),
 }
 
 
@@ -90,6 +102,21 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(damage, two_ch
     checkpoints.manager.close()
     assert restore_state(directory)[0] == 7
     assert len(list(directory.glob("damaged-7-*"))) == 1
+
+
+def test_a_folder_whose_number_no_run_reaches_is_put_aside(two_checkpoints, tmp_path, capsys):
+    directory = tmp_path / "run"
+    shutil.copytree(two_checkpoints, directory)
+    for number in f"{2**31}", "12345678901234567890":
+        shutil.copytree(directory / "7", directory / number)
+    assert load_checkpoint(str(directory), None)[0] == SMALL  # which changes nothing
+    assert restore_state(directory)[0] == 7
+    assert capsys.readouterr().err.count(f"{directory / '12345678901234567890'}: no run has as many steps") == 2
+    assert len(list(directory.glob("damaged-*"))) == 2
+    checkpoints = Checkpoints(str(directory), SMALL)
+    save_state(checkpoints, 9, state_for(SMALL))
+    checkpoints.close()
+    assert restore_state(directory)[0] == 9
 
 
 def test_when_all_are_damaged_nothing_begins_anew(two_checkpoints, tmp_path):

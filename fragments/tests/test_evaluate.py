@@ -27,6 +27,7 @@ def test_a_checkpoint_is_evaluated_as_in_training(tmp_path):
     np.testing.assert_allclose(found["perplexity"], np.exp(told), rtol=1e-6)
     size = sum(path.stat().st_size for path in data.parent.glob("[m]*.py"))
     ends = sum(1 for path in data.parent.glob("[m]*.py") if path.stat().st_size)
+    assert ends - 1 <= found["of_which_end_a_text"] <= ends
     assert found["tokens"] == pytest.approx(size + ends, abs=ends * 2)
     np.testing.assert_allclose(found["bits_per_byte"], found["loss"] * found["tokens"] / np.log(2) / size, rtol=0.02)
     assert evaluate(str(tmp_path), str(data), 2, batches=1)["tokens"] < found["tokens"]

@@ -189,4 +189,8 @@ def test_losses_are_sums_over_pairs(objective):
     np.testing.assert_allclose([loss, pairs], [sum(losses), 3], rtol=1e-5)
     np.testing.assert_allclose(sums["margin"], 0.3 * sum(margins), rtol=1e-5)
     assert sums["accuracy"] == sum(margin > 0 for margin in margins)
+    if objective != "orpo":  # a policy that is the reference is as good, whatever rounding says
+        for noise in rng.normal(scale=1e-6, size=(20, *ids.shape)):
+            _, _, sums = preference_loss(jnp.array(reference * (1 + noise), jnp.float32), batch, config)
+            assert sums["accuracy"] == 0 and sums["margin"] != 0
     assert np.isfinite(jax.grad(log_odds)(0.0))

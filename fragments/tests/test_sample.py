@@ -1,5 +1,7 @@
 """Text without a cache: the likeliest tokens of one pass over the whole text."""
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,9 +25,24 @@ def test_each_token_is_the_likeliest_or_drawn_of_the_likeliest():
         assert jnp.ndim(next_token(model, text, 7, 0.0, 1, jax.random.key(0))) == 0
 
 
+def check_four_devices(directory: str) -> None:
+    """Continues a prompt, and looks at what each device has of the model."""
+    module, models = sys.modules[next_token.__module__], []
+    module.next_token = lambda model, *rest: models.append(model) or next_token(model, *rest)
+    sys.argv[1:] = ["--checkpoint-dir", directory, "--prompt", "def ", "--max-tokens", "3"]
+    module.main()
+    arrays = jax.tree.leaves(models[0])
+    split = sum(x.size for x in arrays if x.addressable_shards[0].data.size * 4 == x.size)
+    assert split > 0.9 * sum(x.size for x in arrays)
+    assert not any(x.ndim > 3 and x.dtype != SMALL.dtype for x in arrays)
+
+
 def test_the_command_continues_a_prompt(tmp_path):
     flags = "--checkpoint-dir", str(save_two(tmp_path)), "--prompt", "def ", "--max-tokens"
     process = run_python("-m", f"{PACKAGE.name}.generate", *flags, "3")
     assert process.returncode == 0 and process.stdout.startswith("def "), process.stderr
+    program = f"from {__name__} import check_four_devices; check_four_devices({flags[1]!r})"
+    over_four = run_python("-c", program, devices=4)
+    assert over_four.returncode == 0 and over_four.stdout == process.stdout, over_four.stderr
     process = run_python("-m", f"{PACKAGE.name}.generate", *flags, "0")
     assert process.returncode == 2 and "Traceback" not in process.stderr

@@ -1,5 +1,6 @@
 """Checkpoints that cannot be read: each is named, with what to do, and none is skipped."""
 
+import os
 import shutil
 
 import pytest
@@ -26,5 +27,11 @@ def test_a_checkpoint_that_cannot_be_read_is_named(tmp_path):
         damage()
         with pytest.raises(InputError, match=f"{tmp_path}/7 cannot be read: .*: mend it, or remove it to go on"):
             restore_state(tmp_path)
+    os.mkfifo(tmp_path / "7/config")
+    with pytest.raises(InputError, match=f"{tmp_path}/7 cannot be read: {tmp_path}/7/config is not a file: mend it"):
+        restore_state(tmp_path)
     shutil.rmtree(tmp_path / "7")
     assert restore_state(tmp_path)[0] == 3
+    (tmp_path / "12345678901234567890").mkdir()
+    with pytest.raises(InputError, match=f"{tmp_path}/12345678901234567890 cannot be read: .*: mend it, or remove it"):
+        restore_state(tmp_path)

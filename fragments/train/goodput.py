@@ -1,8 +1,9 @@
 """Goodput: the share of a run's time that goes into steps."""
 
+import collections
 import time
 
-from generator.language import proceed, splice
+from generator.language import point, proceed, splice
 
 
 class Goodput:
@@ -11,7 +12,7 @@ class Goodput:
     PARTS = "steps", "data", "evaluation", "checkpoints", "compiling", "start-up", "other"
 
     def __init__(self):
-        self.seconds, self.clock = dict.fromkeys(self.PARTS, 0.0), time.perf_counter()
+        self.seconds, self.clock = collections.Counter(dict.fromkeys(self.PARTS, 0.0)), time.perf_counter()
 
     def spent(self, part: str) -> None:
         before, self.clock = self.clock, time.perf_counter()
@@ -49,8 +50,9 @@ def _(goodput):
 
 
 @splice("train.before_step", before="profile")
-def _(goodput, pending):
-    goodput.spent("data" if not pending or pending[1]["train/loss"].is_ready() else "steps")  # idle or busy
+def _(goodput, pending, data):
+    with point("goodput.data", goodput, data):
+        goodput.spent("data" if not pending or pending[1]["train/loss"].is_ready() else "steps")  # idle or busy
 
 
 @splice("train.saved", "train.end")

@@ -105,7 +105,7 @@ def train(config: Config) -> None:
             point("train.before_batch", config, monitor, data=data, state=state)
             with point("train.batch", checkpoints, step, state, data, monitor):
                 batch = data.to_devices(next(data))
-            point("train.before_step", stack, pending, directory, step, config)
+            point("train.before_step", stack, pending, directory, step, config, data=data)
             with point("train.step", compiled_step, state, batch, step, config):
                 state, metrics = compiled_step(state, batch)
             step += 1

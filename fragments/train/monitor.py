@@ -44,8 +44,8 @@ class Monitor:
 
     def __init__(self, directory: epath.Path, config: Config, step: int):
         """Resumes after `step`: drops what a killed run wrote of later steps, as they come again."""
-        # only process 0 writes to the directory
-        self.config, self.folder = config, directory if jax.process_index() == 0 else epath.Path(tempfile.mkdtemp())
+        self.config, self.others = config, tempfile.TemporaryDirectory()  # only process 0 writes to the directory
+        self.folder = directory if jax.process_index() == 0 else epath.Path(self.others.name)
         self.peak, meaning = peak_flops(config.dtype)
         print(f"MFU: share of {meaning}; attention counted in full, or its causal half", flush=True)
         with point("Monitor.folder"):
@@ -85,7 +85,8 @@ class Monitor:
             raise InputError(f"no finite gradients in {self.skipped:.0f} steps up to {step}: lower --learning-rate")
         full, causal = (speed * flops_per_token(self.config, causal) / self.peak for causal in (False, True))
         text = f"epoch {values['train/epoch']:.2f} loss {values['train/loss']:.4f}"
-        text += f" {speed:,.0f} tokens/s MFU {full:.1%} full {causal:.1%} causal"
+        with point("Monitor.speed", text, speed, full, causal):
+            text += f" {speed:,.0f} tokens/s MFU {full:.1%} full {causal:.1%} causal"
         point("Monitor.text", text, values)
         with point("Monitor.show", step, text, now):
             if now - self.printed > 10 or step == self.config.steps:
@@ -102,3 +103,4 @@ class Monitor:
         with point("Monitor.close_file"):
             self.file.close()
         point("Monitor.close")
+        self.others.cleanup()

@@ -4,7 +4,7 @@ import math
 
 import jax
 
-from generator.language import setting
+from generator.language import setting, splice
 
 PEAK_FLOPS = setting("peak_flops")  # kind of device -> dense bf16 FLOP/s
 
@@ -16,3 +16,8 @@ def peak_flops(dtype: str) -> tuple[float, str]:
         return math.nan, f"an unknown peak, as PEAK_FLOPS in train.py has no {kind!r}"
     peak = count * PEAK_FLOPS[kind]
     return peak, f"{peak / 1e12:,.0f} TFLOP/s, the bf16 peak of {count} {kind}"
+
+
+@splice("Monitor.speed")
+def _(text, speed, full, causal):
+    text += f" {speed:,.0f} tokens/s" + (f" MFU {full:.1%} full {causal:.1%} causal" if math.isfinite(full) else "")

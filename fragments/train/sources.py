@@ -82,6 +82,14 @@ def _(checkpoints, step, state, data):
         proceed()
 
 
+@splice("goodput.data", optional=True)
+def _(goodput, data):
+    if data.metrics:  # of completions that were sampled for this batch
+        goodput.spent("sampling")
+    else:
+        proceed()
+
+
 @splice("train.evaluate", after="preemption")
 def _(checkpoints, step, state, data):
     with saving(checkpoints, step, state, data):

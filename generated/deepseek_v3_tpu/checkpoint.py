@@ -14,8 +14,10 @@ python -m deepseek_v3_tpu.checkpoint export DIR HF_DIR --dtype bfloat16
 
 import contextlib
 import dataclasses
+import importlib.metadata
 import json
 import re
+import subprocess
 import sys
 import time
 import zlib
@@ -146,6 +148,8 @@ class Checkpoints:
             return
         if odd := {"[", "\\"} & {*str(self.directory)}:  # Orbax would lose arrays there, as it takes paths for patterns
             raise InputError(f"{self.directory}: has {odd.pop()}, which Orbax cannot write to: give another path")
+        self.versions = {package.name: package.version for package in importlib.metadata.distributions()}
+        self.versions["git"] = subprocess.getoutput("git describe --always --dirty --exclude='*' 2>/dev/null")
         keep = {"max_to_keep": config.keep_last, "keep_period": config.keep_every or None}
         # a run that is killed while saving leaves half a checkpoint
         options = ocp.CheckpointManagerOptions(**keep, cleanup_tmp_directories=True)
@@ -158,8 +162,7 @@ class Checkpoints:
 
         Raises InputError if one is not finite, OSError if these or the previous ones cannot be written.
         """
-        fields = {"architecture": ARCHITECTURE} | dataclasses.asdict(self.config)
-        fields |= {name: "given" for name, default in command_line_only().items() if fields[name] != default}
+        fields = {"architecture": ARCHITECTURE, "versions": self.versions} | dataclasses.asdict(self.config)
         items = {"config": save_json(fields)}
         for item, tree in trees.items():
             arrays = named_arrays(tree)
@@ -167,8 +170,7 @@ class Checkpoints:
             sums, finite = checksums(arrays)
             if not finite:
                 raise InputError(f"step {step} is not saved: its {item} is not finite: lower --learning-rate")
-            is_imported = any(isinstance(x, LazyArray) for x in arrays.values())
-            save_as = save_lazily if is_imported else ocp.args.StandardSave
+            save_as = save_lazily if any(isinstance(x, LazyArray) for x in arrays.values()) else ocp.args.StandardSave
             items[item] = save_as({"arrays": arrays, "checksums": sums})
         if data is not None:
             items["data"] = save_json(data.get_state())
@@ -196,19 +198,18 @@ class Checkpoints:
 
     def read_config(self, step: int) -> Config:
         fields = self.read_json(step, "config")
-        there = fields.pop("architecture", ARCHITECTURE)
+        there, _ = fields.pop("architecture", ARCHITECTURE), fields.pop("versions", None)
         known = {f.name: f.default for f in dataclasses.fields(Config)}
         needed = {name for name, default in known.items() if default is dataclasses.MISSING}
         wrong = sorted(needed - fields.keys() | fields.keys() - known)
         if there != ARCHITECTURE or wrong:
             difference = f"{there} there, {ARCHITECTURE} here; settings of only one: {wrong}"
             raise InputError(f"{self.directory / str(step)} is of another architecture: {difference}")
-        given = {name for name, default in command_line_only().items() if fields.pop(name, default) != default}
-        lacking = [x for x in ("data", "eval_data") if x in given and self.config and not getattr(self.config, x)]
-        if lacking:
-            flags = " and ".join(f"--{name.replace('_', '-')}" for name in lacking)
-            raise InputError(f"{self.directory}: give {flags}, as when it began: no path is taken from a checkpoint")
-        tokenizer = kept_tokenizer(self.directory) if "tokenizer" in given else "bytes"
+        recorded = {name: fields.pop(name, default) for name, default in command_line_only().items()}
+        for name, flag in ("data", "--data"), ("eval_data", "--eval-data"):
+            if recorded[name] and self.config and not getattr(self.config, name):
+                raise InputError(f"{self.directory}: began with {flag} {recorded[name]!r}: give it, none is taken")
+        tokenizer = "bytes" if recorded["tokenizer"] == "bytes" else kept_tokenizer(self.directory)
         config = Config(**fields, tokenizer=tokenizer)
         check_config(config, f"{self.directory / str(step)}: ")
         return config
@@ -243,6 +244,8 @@ class Checkpoints:
         self, step: int, targets: Callable[[Config], dict[str, Any]], data: Batches | None
     ) -> tuple[Config, dict[str, Any] | None, dict[str, tuple]]:
         """Returns a step's Config, the state of data, and by item the abstract tree, arrays and saved checksums."""
+        if odd := [x for x in Path(self.directory / str(step)).rglob("*") if not x.is_file() and not x.is_dir()]:
+            raise ValueError(f"{odd[0]} is not a file")  # a pipe never ends
         config = self.read_config(step)
         trees = {item: tree for item, tree in targets(config).items() if step > 0 or item == "model"}
         place = self.read_json(step, "data") if data and step > 0 else None
@@ -253,8 +256,7 @@ class Checkpoints:
         trees = {}
         for item, (tree, arrays, sums) in items.items():
             again, finite = checksums(arrays)
-            is_damaged = not np.array_equal(sums, again)
-            if is_damaged:
+            if not np.array_equal(sums, again):
                 raise ValueError(f"{item} is not what was saved, by its checksums")
             if not finite:
                 raise ValueError(f"{item} is not finite: it has infinities or NaNs")
@@ -274,7 +276,7 @@ class Checkpoints:
         weights, has only a model.
         """
         steps = self.steps()
-        newest = multihost_utils.process_allgather(np.int32(max(steps, default=-1)))
+        newest = multihost_utils.process_allgather(np.int32(min(max(steps, default=-1), 2**31 - 1)))
         if newest.min() < newest.max():
             raise InputError(f"{self.directory}: processes see the newest steps {newest}: wait until all see the same")
         if only is not None:
@@ -304,15 +306,13 @@ def load_checkpoint(directory: str, mesh: Mesh | None, step: int | None = None) 
 
     Prints the step, and warns of a newer one that is not whole. `step` loads that one, not the newest.
     """
-    checkpoints = Checkpoints(directory, None)
-    found = checkpoints.restore(
-        lambda config: {"model": abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)}, only=step
-    )
+    run = Checkpoints(directory, None)
+    found = run.restore(lambda config: {"model": abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)}, only=step)
     if found is None:
         raise InputError(f"{directory}: there is no checkpoint: give the --checkpoint-dir of a training run")
     newest, config, trees = found
     print(f"step {newest} of {directory}", file=sys.stderr)
-    halves = [re.match("([0-9]+)[.]orbax-checkpoint-tmp", path.name) for path in checkpoints.directory.iterdir()]
+    halves = [re.match("([0-9]+)[.]orbax-checkpoint-tmp", path.name) for path in run.directory.iterdir()]
     if step is None and (newer := max((int(half[1]) for half in halves if half), default=0)) > newest:
         print(f"warning: step {newer} is there by half: being saved, or cut off by the end of its run", file=sys.stderr)
     return config, trees["model"]

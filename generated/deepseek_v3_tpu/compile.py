@@ -26,8 +26,9 @@ MEMORY = {"v4": 32, "v5e": 16, "v5p": 95, "v6e": 32, "tpu7x": 96}  # of one devi
 
 def topology_mesh(config: Config, topology: str, slices: int) -> jax.sharding.Mesh:
     """Returns the mesh of slices such as v5p:8x8x4 or v5e:16x16: of descriptions that only a compiler can use."""
-    # keeps libtpu from asking the cloud which machine this is, and from locking out a second process
-    os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
+    # keeps libtpu from looking for TPUs of this machine, and from locking out a second process
+    os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5p-8", "TPU_WORKER_HOSTNAMES": "localhost"}
+    os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"
     chip, _, shape = topology.partition(":")
     sides, flat = [int(side) for side in shape.split("x") if side.isdecimal()], chip in ("v5e", "v6e")
     if chip not in MEMORY or len(sides) != (2 if flat else 3) or slices < 1 or (flat and max(sides) > 16):

@@ -203,6 +203,8 @@ def load_chat_template(tokenizer: AnyTokenizer, path: str) -> ChatTemplate | Non
     more = folder / "additional_chat_templates" / "tool_use.jinja"
     try:
         found = json.loads(settings.read_text()).get("chat_template") if settings.exists() else None
+        if more.is_dir() or Path(more).is_fifo():  # a pipe never ends
+            raise ValueError(f"{more} is not a file")
         texts = {x["name"]: x["template"] for x in found} if isinstance(found, list) else {"default": found}
         texts |= {name: x.read_text() for name, x in (("default", file), ("tool_use", more)) if x.exists()}
         texts = {name: texts[name] for name in ("default", "tool_use") if texts.get(name)}

@@ -3,6 +3,7 @@
 together.
 """
 
+import atexit
 import contextlib
 import ctypes
 import datetime
@@ -11,6 +12,7 @@ import math
 import os
 import queue
 import secrets
+import shutil
 import signal
 import socket
 import sys
@@ -132,7 +134,11 @@ def absolute(directory: str | epath.Path) -> epath.Path:
 
 def local_folder(folder: epath.Path) -> epath.Path:
     """Returns the folder, or for one of an object store (gs://, s3://) a new local one, for `upload`."""
-    return epath.Path(tempfile.mkdtemp()) / folder.name if "://" in str(folder) else folder
+    if "://" not in str(folder):
+        return folder
+    local = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, local, ignore_errors=True)
+    return epath.Path(local) / folder.name
 
 
 def upload(local: epath.Path, folder: epath.Path) -> None:
@@ -162,7 +168,10 @@ class Damage(InputError):
 
 # prefixes of TensorStore's messages when storage fails, rather than what is stored there
 FAILING = "UNAVAILABLE", "DEADLINE_EXCEEDED", "PERMISSION_DENIED", "UNAUTHENTICATED", "RESOURCE_EXHAUSTED", "ABORTED"
-DAMAGED = FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, LookupError, TypeError
+DAMAGED = (
+    *(FileNotFoundError, NotADirectoryError, IsADirectoryError),
+    *(ValueError, LookupError, TypeError, RecursionError),
+)
 WAITS = 1, 2, 4, 8  # seconds before each retry when storage fails
 SEVERITIES = type(None), Damage, InputError, OSError, Exception  # of errors; the last is the worst
 
@@ -306,6 +315,14 @@ def put_aside(directory: epath.Path, steps: list[int]) -> None:
     """Renames checkpoints, so that their steps can be saved again."""
     for step in steps if jax.process_index() == 0 else []:
         (directory / str(step)).rename(directory / f"damaged-{step}-{time.time_ns()}")
+
+
+def impossible_steps(directory: epath.Path, steps: set[int]) -> list[int]:
+    """Returns steps that no run has, and warns of them."""
+    found = [step for step in sorted(steps) if step >= 2**31]
+    for step in found:
+        print(f"warning: checkpoint {directory / str(step)}: no run has as many steps", file=sys.stderr)
+    return found
 
 
 def start_watchdog(directory: epath.Path) -> queue.SimpleQueue:

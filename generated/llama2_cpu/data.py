@@ -234,9 +234,7 @@ def own_batches(config: Config, rows: list[int]) -> list[dict[str, np.ndarray]]:
     """Returns these rows of the batches of an evaluation: each row packs its own documents, and then is padding."""
     source = open_source(config, "eval").map(lambda pieces: (False, pieces))
     length, size = config.sequence_length, config.batch_size
-    example = next((pieces for i in range(len(source)) if (pieces := source[i][1])), None)
-    if example is None:
-        raise InputError(f"data {config.eval_data or config.data}: no held-out document has two tokens: give others")
+    example = next(pieces for i in range(len(source)) if (pieces := source[i][1]))
     padding = {name: np.zeros_like(values) for name, values in join_pieces(example[:1], length).items()}
 
     def pack(row: int) -> list[dict[str, np.ndarray]]:
@@ -267,9 +265,8 @@ class Sequences(Iterator[list[dict[str, np.ndarray]]]):
 
     def get_state(self) -> dict[str, Any]:
         """Returns the places [document, piece] of the next piece and of those that wait, which are reread."""
-        places = [[place for place, _ in pieces] for pieces in self.waiting]
-        counts = {"packed": self.packed, "closed": self.closed, "used": [*self.used]}
-        return counts | {"next": self.upcoming, "waiting": places}
+        waiting = [[place for place, _ in pieces] for pieces in self.waiting]
+        return dict(next=self.upcoming, packed=self.packed, closed=self.closed, used=[*self.used], waiting=waiting)
 
     def set_state(self, state: dict[str, Any]) -> None:
         self.upcoming, self.packed = state["next"], state["packed"]
@@ -337,14 +334,14 @@ def open_pieces(config: Config, path: str, tokenizer: AnyTokenizer, split: str) 
     if documents is None:
         texts, counts = open_documents(path, config.text_field)
         documents = texts.map(chats)
-    count, length = len(documents), config.sequence_length
+    count, length, empty = len(documents), config.sequence_length, len(tokenizer.prefix) + 1
     wanted = 0 if config.eval_data else min(10_000, math.ceil(config.eval_share * count))
     near = min(itertools.accumulate(reversed(counts)), key=lambda n: abs(n - wanted), default=0)  # in the last files
     held_out = near if wanted <= 2 * near <= 3 * wanted and near < count else wanted
 
-    def pieces(i: int) -> list[dict[str, np.ndarray]]:  # that fit a sequence
+    def pieces(i: int) -> list[dict[str, np.ndarray]]:  # that fit a sequence; none of an empty text
         tokens = documents[i]
-        parts = [slice(start, start + length) for start in range(0, len(tokens) - 1, length)]
+        parts = [slice(start, start + length) for start in range(0, len(tokens) - 1, length) if len(tokens) > empty]
         if are_pairs(config, tokens, path):
             found = pair_pieces(config, tokens, f"document {i} of data {path} ({split})")
         else:
@@ -353,16 +350,14 @@ def open_pieces(config: Config, path: str, tokenizer: AnyTokenizer, split: str) 
 
     first, last = (count - held_out, count) if split == "eval" and not config.eval_data else (0, count - held_out)
     source = grain.MapDataset.range(first, last).map(pieces)
-    if not len(source):
-        problem = f"{count} documents, {held_out} of them held out, are too few"
-        raise InputError(f"data {path}: {problem}: give more, or a text of more than {TEXT_BYTES} bytes")
+    if not any(source[i] for i in range(len(source))):
+        problem = f"of {count} documents {held_out} are held out, and none with text is left for {split}"
+        problem += ", or none with a token that --loss-on chooses"
+        raise InputError(f"data {path}: {problem}: give more, a text of over {TEXT_BYTES} bytes, or --eval-share 0")
     if split == "train":
         names = special_texts(tokenizer)
         found = collections.Counter(name for text in texts[:100] for name in set(names.findall(text)))
         warn_of_special_tokens(path, "the first 100", found)
-        if not any(source[i] for i in range(len(source))):
-            chat_data_problem = "none of its documents has a token with a loss, or none has two tokens"
-            raise InputError(f"data {path}: {chat_data_problem}: give longer ones, or another --loss-on")
     return source
 
 
@@ -709,9 +704,10 @@ def prepare(
             print(f"task {task} of {tasks}: {len(counts)} files are complete; {left}")
             return
         counts = found
-    tokens = open_prepared(str(folder), counts, token_type(load_tokenizer(tokenizer, special_tokens)))
-    if not any(len(tokens[i]) > 1 for i in range(len(tokens))):
-        raise InputError(f"{source}: holds no documents of two tokens or more: give another source")
+    loaded = load_tokenizer(tokenizer, special_tokens)
+    tokens = open_prepared(str(folder), counts, token_type(loaded))
+    if not any(len(tokens[i]) > len(loaded.prefix) + 1 for i in range(len(tokens))):
+        raise InputError(f"{source}: none of its {len(tokens):,} documents has any text: give another source")
     describe(counts)
     remove_halves(folder)
     for old in {*folder.glob("tokens-*")} - {folder / name for name in plan}:  # of files since repaired

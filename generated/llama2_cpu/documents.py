@@ -10,6 +10,7 @@ are left out.
 
 import array
 import bz2
+import collections
 import contextlib
 import csv
 import functools
@@ -21,6 +22,7 @@ import itertools
 import json
 import lzma
 import os
+import re
 import resource
 import shutil
 import sys
@@ -117,7 +119,7 @@ def read_index(path: Path) -> np.ndarray:
 def index_files(sources: Iterable[str], field: str) -> None:
     """Makes this process's share of the indices that a run still lacks."""
     texts = [source for source in sources if not (Path(source).expanduser() / "prepared.json").exists()]
-    files = [file for text in texts for file in find_files(text) if file.suffix.lower() in (".jsonl", ".ndjson")]
+    files = [file for text in texts for file in find_files(text) if JSONL.search(file.name)]
     for file in files[jax.process_index() :: jax.process_count()]:
         if not index_path(file, field).exists():
             with contextlib.suppress(InputError):  # raised by what reads the file, perhaps as prompts
@@ -136,6 +138,7 @@ def keep_indices(config: Config, sources: list[str]) -> Iterator[None]:
         INDEX_FOLDERS.clear()
 
 
+JSONL = re.compile("(?i)[.](jsonl|ndjson)(-[0-9]+-of-[0-9]+)?$")  # of names of files; such as .jsonl-00000-of-00010
 TEXT_BYTES = 65_536  # about the longest document from a plain text file
 
 
@@ -182,7 +185,7 @@ class Content:
 def as_text(value: object, source: str) -> str:
     """Returns a document as a str, from a str or UTF-8 bytes; errors name its `source`."""
     try:
-        value = value.decode() if isinstance(value, bytes) else value
+        value = value.decode("utf-8-sig") if isinstance(value, bytes) else value
     except UnicodeDecodeError as error:
         raise InputError(f"{source}: byte {error.start} is not UTF-8: convert it to UTF-8, or leave it out") from None
     if isinstance(value, dict) and value.keys() & ["messages", "completion", "chosen"]:
@@ -245,11 +248,8 @@ def open_jsonl(content: Content, field: str) -> Documents:
 
 def open_by_format(path: Path, field: str) -> Documents:
     """Opens the documents of a file by its suffix: lines of JSONL, or text."""
-    content, suffix = Content(path), path.suffix.lower()
-    if content.unpacked:
-        suffix = Path(path.stem).suffix.lower()
-    # the suffix may end in the number of a shard: .array_record-00000-of-00010
-    open_format = FORMATS.get(suffix.partition("-")[0], open_text)
+    content = Content(path)
+    open_format = FORMATS.get(format_of(path), open_text)
     if content.unpacked and open_format in (open_parquet, open_arrow, open_array_record):
         raise InputError(f"{path}: unpack it: it would be read in no order")
     return open_format(content, field)
@@ -460,6 +460,32 @@ FORMATS = {
 }
 
 
+def format_of(path: Path) -> str:
+    """Returns the suffix of a format, without the number of a shard and compression: "" if there is none."""
+    name = re.sub("([.-][0-9]+(-of-[0-9]+)?|[.](gz|bz2|xz|zst))*$", "", path.name.lower())
+    return max((suffix for suffix in FORMATS if name.endswith(suffix)), default="").replace("ndjson", "jsonl")
+
+
+NO_DATA = re.compile("(?i)(readme|licen[cs]e|copying|notice)([-_][^.]*)?([.](md|rst|txt))?|.*(~|[.](swp|tmp|bak|part))")
+
+
+@functools.cache  # warns once
+def of_one_format(data: str, files: tuple[Path, ...]) -> list[Path]:
+    """Returns those of a folder's files that have one format: JSONL, else text. Warns of the others."""
+    sizes = collections.Counter(dict.fromkeys(["", *FORMATS], 0))
+    for path in files:
+        if not NO_DATA.fullmatch(path.name):
+            sizes[format_of(path)] += path.stat().st_size
+    rows = ".jsonl", ".parquet", ".arrow", ".array_record"  # come before what may be notes or settings
+    chosen = max(sizes, key=lambda suffix: (suffix in rows and sizes[suffix] > 0, sizes[suffix]))
+    kept = [x for x in files if format_of(x) == chosen and not NO_DATA.fullmatch(x.name)]
+    chosen = chosen or "text"
+    if left_out := sorted(file.name for file in {*files} - {*kept}):
+        what = f"{len(kept):,} files of {chosen} are read; {len(left_out):,} are not, such as {', '.join(left_out[:5])}"
+        print(f"data {data}: {what}: a folder has one format, and a pattern takes what it matches", file=sys.stderr)
+    return kept
+
+
 def find_files(data: str) -> list[Path]:
     """Returns the sorted files of a path, pattern or folder, except hidden ones; for "", Python's library."""
     if "://" in data:
@@ -473,13 +499,14 @@ def find_files(data: str) -> list[Path]:
     else:
         found = map(Path, [path] if path.exists() else glob.glob(str(path), recursive=True))
     files = sorted(file for file in found if not file.is_dir())
-    if not files:
-        raise InputError(f"data {data}: no such file: give a file, a folder that holds files, or a pattern 'DIR/*.txt'")
     if odd := [file for file in files if not file.is_file()]:
         raise InputError(f"data {odd[0]}: is not a file, or is a broken link: fix it, or remove it")
     files = files_of_rows(files)
     if prepared := [file.parent for file in files if file.name == "prepared.json"]:
         raise InputError(f"data {data}: {prepared[0]} is prepared data: give that by itself, to train")
+    files = of_one_format(data, tuple(files)) if path.is_dir() else files
+    if not files:
+        raise InputError(f"data {data}: no such file: give a file, a folder that holds files, or a pattern 'DIR/*.txt'")
     return files
 
 
@@ -490,8 +517,7 @@ def open_files(files: Sequence[Path], field: str) -> tuple[grain.MapDataset, int
     allow_open_files()  # unpacked files stay open
     opened = [open_by_format(path, field) for path in files]
     parts = [grain.MapDataset.range(documents.count).map(documents.read) for documents in opened]
-    counts = [documents.count for documents in opened]
-    return grain.MapDataset.concatenate(parts), sum(documents.left_out for documents in opened), counts
+    return grain.MapDataset.concatenate(parts), sum(x.left_out for x in opened), [x.count for x in opened]
 
 
 @functools.cache  # training and evaluation share it

@@ -14,11 +14,11 @@ WITH_REFERENCE = "dpo", "dpo_norm", "ipo"
 PREFERENCES = *WITH_REFERENCE, "orpo"
 
 
-def sum_answers(values: Array, segment_ids: Array) -> tuple[Array, Array]:
+def sum_answers(values: Array, segment_ids: Array) -> list[Array]:
     """Sums values [B, T] over the answers of each pair [B, P]: segments 1, 3, ... are chosen, 2, 4, ... rejected."""
     number = values.shape[1] // 2 * 2 + 1  # at most, with padding
     sums = jax.vmap(functools.partial(jax.ops.segment_sum, num_segments=number))(values, segment_ids)
-    return sums[:, 1::2], sums[:, 2::2]
+    return [sums[:, 1::2], sums[:, 2::2]]
 
 
 def log_odds(mean: Array) -> Array:
@@ -32,13 +32,21 @@ def preference_loss(
 ) -> tuple[Array, Array, dict[str, Array]]:
     """Returns the summed loss of pairs, their number, and sums of their rewards: beta times the answers' scores."""
     beta, weights, segment_ids = config.preference_beta, batch["weights"], batch["segment_ids"]
-    if config.objective in WITH_REFERENCE:
-        log_likelihood -= batch["reference"]
-    chosen, rejected = sum_answers(log_likelihood * weights, segment_ids)
     sizes = sum_answers(weights, segment_ids)
     is_pair = sizes[0] > 0
-    if config.objective != "dpo":  # means over tokens, as the authors of IPO confirmed for it as well
-        chosen, rejected = (x / jnp.where(is_pair, size, 1) for x, size in zip((chosen, rejected), sizes, strict=True))
+
+    def score_answers(values: Array) -> list[Array]:
+        sums = sum_answers(values * weights, segment_ids)
+        if config.objective == "dpo":
+            return sums
+        # means over tokens, as the authors of IPO confirmed for it as well
+        return [x / jnp.where(is_pair, size, 1) for x, size in zip(sums, sizes, strict=True)]
+
+    rounding = 0.0
+    if config.objective in WITH_REFERENCE:
+        rounding = 1e-5 * sum(score_answers(jnp.abs(batch["reference"])))  # of equal policies
+        log_likelihood -= batch["reference"]
+    chosen, rejected = score_answers(log_likelihood)
     margin = chosen - rejected
     if config.objective == "ipo":
         losses = (margin - 1 / (2 * beta)) ** 2
@@ -46,6 +54,6 @@ def preference_loss(
         losses = -chosen - beta * jax.nn.log_sigmoid(log_odds(chosen) - log_odds(rejected))
     else:
         losses = -jax.nn.log_sigmoid(beta * margin)
-    sums = {"accuracy": margin > 0, "margin": beta * margin, "chosen_reward": beta * chosen}
+    sums = {"accuracy": margin > rounding, "margin": beta * margin, "chosen_reward": beta * chosen}
     sums = {name: jnp.sum(values, where=is_pair, dtype=jnp.float32) for name, values in sums.items()}
     return jnp.sum(losses, where=is_pair), jnp.sum(is_pair, dtype=jnp.float32), sums

@@ -292,7 +292,7 @@ class Goodput:
     PARTS = "steps", "data", "evaluation", "checkpoints", "compiling", "start-up", "other"
 
     def __init__(self):
-        self.seconds, self.clock = dict.fromkeys(self.PARTS, 0.0), time.perf_counter()
+        self.seconds, self.clock = collections.Counter(dict.fromkeys(self.PARTS, 0.0)), time.perf_counter()
 
     def spent(self, part: str) -> None:
         before, self.clock = self.clock, time.perf_counter()
@@ -487,8 +487,8 @@ class Monitor:
 
     def __init__(self, directory: epath.Path, config: Config, step: int):
         """Resumes after `step`: drops what a killed run wrote of later steps, as they come again."""
-        # only process 0 writes to the directory
-        self.config, self.folder = config, directory if jax.process_index() == 0 else epath.Path(tempfile.mkdtemp())
+        self.config, self.others = config, tempfile.TemporaryDirectory()  # only process 0 writes to the directory
+        self.folder = directory if jax.process_index() == 0 else epath.Path(self.others.name)
         self.peak, meaning = peak_flops(config.dtype)
         print(f"MFU: share of {meaning}; attention counted in full, or its causal half", flush=True)
         self.shared, self.folder = self.folder, local_folder(self.folder)
@@ -575,6 +575,7 @@ class Monitor:
         with may_fail("upload", self.failed):
             check_lock(quick=True)
             upload(self.folder, self.shared)
+        self.others.cleanup()
 
 
 def first_policy(
@@ -755,7 +756,10 @@ def train(config: Config) -> None:
             with saving(checkpoints, step, saved, data):
                 batch = data.to_devices(next(data))
             monitor.work.append(time.perf_counter() - monitor.clock)
-            goodput.spent("data" if not pending or pending[1]["train/loss"].is_ready() else "steps")  # idle or busy
+            if data.metrics:  # of completions that were sampled for this batch
+                goodput.spent("sampling")
+            else:
+                goodput.spent("data" if not pending or pending[1]["train/loss"].is_ready() else "steps")  # idle or busy
             if step + 1 in window[:1] and jax.process_index() == 0:
                 traces = local_folder(directory / "profile")
                 tracing.callback(upload, traces, directory / "profile")

@@ -66,9 +66,8 @@ class Sequences(Iterator[list[dict[str, np.ndarray]]]):
 
     def get_state(self) -> dict[str, Any]:
         """Returns the places [document, piece] of the next piece and of those that wait, which are reread."""
-        places = [[place for place, _ in pieces] for pieces in self.waiting]
-        counts = {"packed": self.packed, "closed": self.closed, "used": [*self.used]}
-        return counts | {"next": self.upcoming, "waiting": places}
+        waiting = [[place for place, _ in pieces] for pieces in self.waiting]
+        return dict(next=self.upcoming, packed=self.packed, closed=self.closed, used=[*self.used], waiting=waiting)
 
     def set_state(self, state: dict[str, Any]) -> None:
         self.upcoming, self.packed = state["next"], state["packed"]
@@ -134,27 +133,25 @@ def open_pieces(config: Config, path: str, tokenizer: AnyTokenizer, split: str) 
     """Returns the pieces of each document of a source, for training or for evaluation."""
     texts, counts = open_documents(path, config.text_field)
     documents = texts.map(functools.partial(encode_document, tokenizer))
-    count, length = len(documents), config.sequence_length
+    count, length, empty = len(documents), config.sequence_length, len(tokenizer.prefix) + 1
     wanted = 0 if config.eval_data else min(10_000, math.ceil(config.eval_share * count))
     near = min(itertools.accumulate(reversed(counts)), key=lambda n: abs(n - wanted), default=0)  # in the last files
     held_out = near if wanted <= 2 * near <= 3 * wanted and near < count else wanted
 
-    def pieces(i: int) -> list[dict[str, np.ndarray]]:  # that fit a sequence
+    def pieces(i: int) -> list[dict[str, np.ndarray]]:  # that fit a sequence; none of an empty text
         tokens = documents[i]
-        parts = [slice(start, start + length) for start in range(0, len(tokens) - 1, length)]
+        parts = [slice(start, start + length) for start in range(0, len(tokens) - 1, length) if len(tokens) > empty]
         return [{"tokens": tokens[:-1][part], "targets": tokens[1:][part]} for part in parts]
 
     first, last = (count - held_out, count) if split == "eval" and not config.eval_data else (0, count - held_out)
     source = grain.MapDataset.range(first, last).map(pieces)
-    if not len(source):
-        problem = f"{count} documents, {held_out} of them held out, are too few"
-        raise InputError(f"data {path}: {problem}: give more, or a text of more than {TEXT_BYTES} bytes")
+    if not any(source[i] for i in range(len(source))):
+        problem = f"of {count} documents {held_out} are held out, and none with text is left for {split}"
+        raise InputError(f"data {path}: {problem}: give more, a text of over {TEXT_BYTES} bytes, or --eval-share 0")
     if split == "train":
         names = special_texts(tokenizer)
         found = collections.Counter(name for text in texts[:100] for name in set(names.findall(text)))
         warn_of_special_tokens(path, "the first 100", found)
-        if not any(source[i] for i in range(len(source))):
-            raise InputError(f"data {path}: none of its documents has two tokens: give longer ones")
     return source
 
 

@@ -15,7 +15,9 @@ from jax import Array
 from .checkpoint import load_checkpoint
 from .errors import InputError, ending_with_messages
 from .model import Decoder
+from .parallel import make_mesh
 from .tokenizer import load_tokenizer
+from .train import with_matrices_in
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +34,7 @@ class SampleSettings:
 
 @jax.jit(static_argnames="top_k")
 def next_token(model: Decoder, text: Array, count: Array, temperature: Array, top_k: int, key: Array) -> Array:
-    """Samples the token [] after the first `count` tokens of text [1, T] from the top_k likeliest."""
+    """Samples the token [] after the first `count` tokens of text [B, T], B equal rows, from the top_k likeliest."""
     logits, tokens = jax.lax.top_k(model(text)[0, count - 1], top_k)
     sampled = jax.random.categorical(jax.random.fold_in(key, count), logits / jnp.maximum(temperature, 1e-6))
     return tokens[jnp.where(temperature > 0, sampled, 0)]
@@ -41,17 +43,18 @@ def next_token(model: Decoder, text: Array, count: Array, temperature: Array, to
 @ending_with_messages()
 def main() -> None:
     settings = tyro.cli(SampleSettings, prog=f"python -m {__package__}.generate")
-    config, model = load_checkpoint(settings.checkpoint_dir, None)
-    model = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)), model)
+    jax.set_mesh(make_mesh())
+    config, model = load_checkpoint(settings.checkpoint_dir, jax.sharding.get_mesh())
+    model = with_matrices_in(config.dtype, model)
     tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
     tokens = tokenizer.encode_prompt(settings.prompt) or [tokenizer.eos]
     length, most = len(tokens) + settings.max_tokens, config.context_length
     if not 0 < settings.max_tokens or length > most or not 0 < settings.top_k <= config.vocab_size:
         raise InputError(f"{len(tokens)} tokens and --max-tokens: 1 to {most} in all; --top-k: to {config.vocab_size}")
-    text, key = np.zeros((1, length), np.int32), jax.random.key(settings.seed)
-    text[0, : len(tokens)] = tokens
+    text, key = np.zeros((jax.device_count(), length), np.int32), jax.random.key(settings.seed)
+    text[:, : len(tokens)] = tokens
     for count in range(len(tokens), length):
-        text[0, count] = next_token(model, text, count, settings.temperature, settings.top_k, key)
+        text[:, count] = next_token(model, text, count, settings.temperature, settings.top_k, key)
         if text[0, count] == tokenizer.eos:
             break
         tokens.append(int(text[0, count]))

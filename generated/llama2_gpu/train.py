@@ -271,8 +271,8 @@ class Monitor:
 
     def __init__(self, directory: epath.Path, config: Config, step: int):
         """Resumes after `step`: drops what a killed run wrote of later steps, as they come again."""
-        # only process 0 writes to the directory
-        self.config, self.folder = config, directory if jax.process_index() == 0 else epath.Path(tempfile.mkdtemp())
+        self.config, self.others = config, tempfile.TemporaryDirectory()  # only process 0 writes to the directory
+        self.folder = directory if jax.process_index() == 0 else epath.Path(self.others.name)
         self.peak, meaning = peak_flops(config.dtype)
         print(f"MFU: share of {meaning}; attention counted in full, or its causal half", flush=True)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -306,7 +306,7 @@ class Monitor:
             raise InputError(f"no finite gradients in {self.skipped:.0f} steps up to {step}: lower --learning-rate")
         full, causal = (speed * flops_per_token(self.config, causal) / self.peak for causal in (False, True))
         text = f"epoch {values['train/epoch']:.2f} loss {values['train/loss']:.4f}"
-        text += f" {speed:,.0f} tokens/s MFU {full:.1%} full {causal:.1%} causal"
+        text += f" {speed:,.0f} tokens/s" + (f" MFU {full:.1%} full {causal:.1%} causal" if math.isfinite(full) else "")
         if now - self.printed > 10 or step == self.config.steps:
             self.printed = now
             minutes = seconds * (self.config.steps - step) / 60
@@ -318,6 +318,7 @@ class Monitor:
 
     def close(self) -> None:
         self.file.close()
+        self.others.cleanup()
 
 
 def checkpoint_items(state: TrainState) -> dict[str, Any]:

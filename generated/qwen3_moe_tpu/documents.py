@@ -12,6 +12,7 @@ import io
 import itertools
 import json
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
@@ -22,8 +23,7 @@ import grain
 
 from .errors import InputError
 
-OTHER_FORMATS = *(".json", ".csv", ".tsv", ".parquet", ".arrow", ".array_record"), *(".gz", ".bz2", ".xz", ".zst")
-
+JSONL = re.compile("(?i)[.](jsonl|ndjson)(-[0-9]+-of-[0-9]+)?$")  # of names of files; such as .jsonl-00000-of-00010
 TEXT_BYTES = 65_536  # about the longest document from a plain text file
 
 
@@ -69,7 +69,7 @@ class Content:
 def as_text(value: object, source: str) -> str:
     """Returns a document as a str, from a str or UTF-8 bytes; errors name its `source`."""
     try:
-        value = value.decode() if isinstance(value, bytes) else value
+        value = value.decode("utf-8-sig") if isinstance(value, bytes) else value
     except UnicodeDecodeError as error:
         raise InputError(f"{source}: byte {error.start} is not UTF-8: convert it to UTF-8, or leave it out") from None
     if not isinstance(value, str):
@@ -119,11 +119,26 @@ def open_jsonl(content: Content, field: str) -> Documents:
 
 def open_by_format(path: Path, field: str) -> Documents:
     """Opens the documents of a file by its suffix: lines of JSONL, or text."""
-    content, suffix = Content(path), path.suffix.lower()
-    if suffix.partition("-")[0] in OTHER_FORMATS:  # .array_record-00000-of-00010 is a shard
+    content = Content(path)
+    if re.match("(?i)[.](json|csv|tsv|parquet|arrow|array_record|gz|bz2|xz|zst)(-|$)", path.suffix):
         raise InputError(f"{path}: is neither text nor JSONL: convert it, or build the package with its part formats")
-    open_format = open_jsonl if suffix in (".jsonl", ".ndjson") else open_text
+    open_format = open_jsonl if JSONL.search(path.name) else open_text
     return open_format(content, field)
+
+
+NO_DATA = re.compile("(?i)(readme|licen[cs]e|copying|notice)([-_][^.]*)?([.](md|rst|txt))?|.*(~|[.](swp|tmp|bak|part))")
+
+
+@functools.cache  # warns once
+def of_one_format(data: str, files: tuple[Path, ...]) -> list[Path]:
+    """Returns those of a folder's files that have one format: JSONL, else text. Warns of the others."""
+    kept, chosen = [file for file in files if JSONL.search(file.name)], "JSONL"
+    if not kept:
+        kept, chosen = [file for file in files if not NO_DATA.fullmatch(file.name)], "text"
+    if left_out := sorted(file.name for file in {*files} - {*kept}):
+        what = f"{len(kept):,} files of {chosen} are read; {len(left_out):,} are not, such as {', '.join(left_out[:5])}"
+        print(f"data {data}: {what}: a folder has one format, and a pattern takes what it matches", file=sys.stderr)
+    return kept
 
 
 def find_files(data: str) -> list[Path]:
@@ -139,10 +154,11 @@ def find_files(data: str) -> list[Path]:
     else:
         found = map(Path, [path] if path.exists() else glob.glob(str(path), recursive=True))
     files = sorted(file for file in found if not file.is_dir())
-    if not files:
-        raise InputError(f"data {data}: no such file: give a file, a folder that holds files, or a pattern 'DIR/*.txt'")
     if odd := [file for file in files if not file.is_file()]:
         raise InputError(f"data {odd[0]}: is not a file, or is a broken link: fix it, or remove it")
+    files = of_one_format(data, tuple(files)) if path.is_dir() else files
+    if not files:
+        raise InputError(f"data {data}: no such file: give a file, a folder that holds files, or a pattern 'DIR/*.txt'")
     return files
 
 
@@ -151,8 +167,7 @@ def open_files(files: Sequence[Path], field: str) -> tuple[grain.MapDataset, int
     open_file.cache_clear()
     opened = [open_by_format(path, field) for path in files]
     parts = [grain.MapDataset.range(documents.count).map(documents.read) for documents in opened]
-    counts = [documents.count for documents in opened]
-    return grain.MapDataset.concatenate(parts), sum(documents.left_out for documents in opened), counts
+    return grain.MapDataset.concatenate(parts), sum(x.left_out for x in opened), [x.count for x in opened]
 
 
 @functools.cache  # training and evaluation share it

@@ -78,7 +78,11 @@ def test_rows_without_a_text_are_left_out_and_counted(tmp_path, field, capsys):
         ("t.jsonl", b'{"text": "a"}\n\r\n}\n', r"t\.jsonl:3: must be JSON with a field text: JSONDecodeError"),
         ("t.jsonl", b'{"body": "a"}\n' * 2, r"t\.jsonl:2: must be JSON with a field text: KeyError: 'text'"),
         ("t.jsonl", b'["a"]\n' * 2, r"t\.jsonl:2: must be JSON with a field text: TypeError"),
-        ("t.jsonl", b'{"text": null}\n' * 2, r"t\.jsonl: 0 documents, 0 of them held out, are too few"),
+        (
+            "t.jsonl",
+            b'{"text": null}\n' * 2,
+            r"t\.jsonl: of 0 documents 0 are held out, and none with text is left for eval",
+        ),
         ("t.jsonl", b'{"text": ["a"]}\n' * 2, r"t\.jsonl:2: the text is \['a'\], not a string"),
         ("t.jsonl", b'{"text": "\xff"}\n' * 2, r"t\.jsonl:2: must be JSON with a field text: UnicodeDecodeError"),
         (
@@ -88,8 +92,17 @@ def test_rows_without_a_text_are_left_out_and_counted(tmp_path, field, capsys):
         ),
         ("t.txt", b"\xe4" * 70_000, r"t\.txt from byte 35000: byte 0 is not UTF-8: convert it to UTF-8"),
         ("t.zip", b"PK\x03\x04\0\0", r"t\.zip: neither text nor a file type that is known: unpack it"),
-        ("t.txt", b"short", r"t\.txt: 1 documents, 1 of them held out, are too few: give more"),
-        ("t.txt", b"", r"t\.txt: 0 documents, 0 of them held out, are too few"),
+        (
+            "t.txt",
+            b"short",
+            r"t\.txt: of 1 documents 1 are held out, and none with text is left for train",
+        ),
+        ("t.txt", b"", r"t\.txt: of 0 documents 0 are held out, and none with text is left for eval"),
+        (
+            "t.jsonl",
+            b'{"text": ""}\n' * 60,
+            r"t\.jsonl: of 60 documents 2 are held out, and none with text is left for eval",
+        ),
     ],
 )
 def test_unusable_files_are_named(tmp_path, name, content, message):
@@ -125,3 +138,35 @@ def test_what_is_not_there_or_is_no_file_is_named(tmp_path):
     (tmp_path / "t.txt").symlink_to(tmp_path / "gone")
     with pytest.raises(InputError, match=r"t\.txt: is not a file, or is a broken link"):
         find_files(str(tmp_path))
+
+
+def test_a_folder_has_one_format_and_what_is_left_out_is_told(tmp_path, capsys):
+    """Rows, or else the format with the most bytes; numbers of shards and compression are no format."""
+    others = "README.md", "LICENSE", "license-MIT.txt", "train.jsonl~", "part.jsonl.tmp", "x.JSONL.SWP"
+    (tmp_path / ".train.jsonl.swp").write_text("hidden" * 99)
+    for name in others:
+        (tmp_path / name).write_text("no data " * 99)
+
+    def read(*names: str, left_out: int = len(others)) -> None:
+        for name in names:
+            (tmp_path / name).write_text('{"text": "data"}\n' * 9)
+        assert [file.name for file in find_files(str(tmp_path))] == sorted(names)
+        said = capsys.readouterr().err
+        assert sum(name in said for name in others) >= 4 and f"{left_out} are not, such as" in said
+        for name in names:
+            (tmp_path / name).unlink()
+
+    read("train.jsonl", "NOTICES.JSONL", "more.ndjson", "c4.00000-of-00002.jsonl.gz", "c4.jsonl-00001-of-00002")
+    read("c4-00000-of-00002.txt", "c4.txt-00003", "c4.txt.4", "part-00000", "wiki", "a.py", "b.md", "c.txt.zst")
+    read("train-00000-of-00001.parquet")
+    (tmp_path / "corpus.txt").write_text("text" * 99)
+    read("a.jsonl", left_out=7)
+    (tmp_path / "corpus.txt").unlink()
+    with pytest.raises(InputError, match="no such file"):
+        find_files(str(tmp_path))
+
+
+def test_the_byte_order_mark_of_a_text_is_dropped(tmp_path):
+    (tmp_path / "t.txt").write_bytes(b"\xef\xbb\xbftext \xef\xbb\xbf")
+    (tmp_path / "t.jsonl").write_bytes(b'\xef\xbb\xbf{"text": "text"}')
+    assert read_all(str(tmp_path / "t.txt")) == ["text \ufeff"] and read_all(str(tmp_path / "t.jsonl")) == ["text"]

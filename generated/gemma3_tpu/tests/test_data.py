@@ -211,7 +211,7 @@ def test_other_data_is_refused_unless_it_is_allowed(tmp_path, capsys):
     moved = dataclasses.replace(config, data=write_jsonl(tmp_path / "moved"))
     make_batches(moved)[0].set_state(states, 7)
     write_jsonl(tmp_path / "more")
-    (tmp_path / "more/b.txt").write_text("more")
+    (tmp_path / "more/b.jsonl").write_text('{"text": "more"}')
     for data in write_jsonl(tmp_path / "less", TEXTS[1:]), str(tmp_path / "more"):
         other = dataclasses.replace(config, data=data)
         with pytest.raises(InputError, match=r"not what this run had up to 7: .*or --allow-other-data"):

@@ -125,9 +125,11 @@ def test_what_cannot_be_prepared_is_named(prepared, tmp_path):
     (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n{"text"')
     assert "must not be in" in refused_prepare(tmp_path, tmp_path / "out", "--tokenizer=bytes")
     (tmp_path / "blank.jsonl").write_text("\n\n")
-    assert "holds no documents" in refused_prepare(tmp_path / "blank.jsonl", tmp_path / "none", "--tokenizer=bytes")
+    assert "none of its 0 documents has any text" in refused_prepare(
+        tmp_path / "blank.jsonl", tmp_path / "none", "--tokenizer=bytes"
+    )
     empty = write_jsonl(tmp_path / "empty.jsonl", [""] * 9)
-    assert "holds no documents of two tokens" in refused_prepare(empty, tmp_path / "void", "--tokenizer", tokenizer)
+    assert "none of its 9 documents has any text" in refused_prepare(empty, tmp_path / "void", "--tokenizer", tokenizer)
     assert "bad.jsonl:2: must be JSON with a field text" in refused_prepare(
         tmp_path / "bad.jsonl", tmp_path / "half", "--tokenizer=bytes"
     )

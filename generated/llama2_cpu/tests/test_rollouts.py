@@ -149,6 +149,8 @@ def test_a_stopped_run_goes_on_to_the_bit(settings, tmp_path):
     told = {line["step"]: line for line in records(run) if "train/loss" in line}
     assert [step for step, line in told.items() if "rollout/reward" in line] == [1, 3]
     assert max(told[step]["train/mismatch"] for step in (1, 3)) < 1e-5
+    for shares in (line for line in records(run) if "goodput/data" in line and line["step"] < 4):
+        assert shares["goodput/sampling"] > shares["goodput/data"]
     assert told[1]["train/kl"] < 1e-8 < 1e-5 < min(told[step]["train/kl"] for step in (2, 3, 4))
     assert min(told[step]["train/mismatch"] for step in (2, 4)) > 1e-4  # a step after the model sampled
     with pytest.raises(InputError, match="not the prompts that this run had"):

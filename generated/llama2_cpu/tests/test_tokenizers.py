@@ -154,4 +154,4 @@ def test_what_does_not_fit_is_named(tmp_path, tokenizer_json):
     plain = json.loads(tokenizer_json.read_text()) | {"post_processor": None}  # without bos
     tokenizer_json.write_text(json.dumps(plain))
     data = write_jsonl(tmp_path / "data", [""] * 3)
-    assert "has two tokens: give longer ones" in refused(tokenizer=str(tokenizer_json))
+    assert "of 3 documents 1 are held out, and none with text is left" in refused(tokenizer=str(tokenizer_json))

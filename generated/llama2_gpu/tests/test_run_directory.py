@@ -4,8 +4,10 @@
 import dataclasses
 import json
 import shutil
+import subprocess
 import sys
 
+import jax
 import pytest
 
 from ..checkpoint import Checkpoints, keep_tokenizer, load_checkpoint, newest_config
@@ -46,7 +48,8 @@ def files(tmp_path):
     return tmp_path / "files"
 
 
-def test_a_run_can_be_moved_and_names_no_path(files, tmp_path):
+def test_what_a_run_had_is_recorded_and_the_run_can_be_moved(files, tmp_path):
+    """Nothing that is recorded is obeyed; the files of the data have a hash beside it, in data/metadata."""
     given = dict.fromkeys(texts(), "/home/user/x") | {
         "tokenizer": str(files / "tokenizer.json"),
         "allow_other_data": True,
@@ -58,10 +61,15 @@ def test_a_run_can_be_moved_and_names_no_path(files, tmp_path):
     moved = (tmp_path / "run").rename(tmp_path / "moved")
     kept = {str(path.relative_to(moved / "tokenizer")) for path in (moved / "tokenizer").rglob("*") if path.is_file()}
     assert kept == set(FILES)
-    assert str(tmp_path) not in (saved := (moved / "3/config/metadata").read_text()) and "/home" not in saved
+    recorded = json.loads((moved / "3/config/metadata").read_text())
+    assert given.items() <= recorded.items() and recorded["versions"]["jax"] == jax.__version__
+    git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
+    assert git.startswith(recorded["versions"]["git"].removesuffix("-dirty")) and (
+        recorded["versions"]["git"] or not git
+    )
     tokenizer = str(moved / "tokenizer/tokenizer.json")
     assert newest_config(str(moved)) == dataclasses.replace(SMALL, tokenizer=tokenizer)
-    with pytest.raises(InputError, match="give --data and --eval-data, as when it began"):
+    with pytest.raises(InputError, match="began with --data '/home/user/x': give it, none is taken"):
         restore_state(moved)
     assert restore_state(moved, dataclasses.replace(SMALL, data="a", eval_data="b", tokenizer=tokenizer))[0] == 3
 
