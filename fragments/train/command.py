@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import os
 import sys
+from typing import Literal
 
 import jax
 import tyro
@@ -20,7 +21,7 @@ class CommandLine:
     """
 
     config: tyro.conf.OmitArgPrefixes[Config]
-    preset: tyro.extras.literal_type_from_choices(PRESETS) | None = None  # defaults; else those of a checkpoint
+    preset: Literal["", *PRESETS] = ""  # defaults; "": those of a checkpoint
     point("CommandLine.fields")
 
 

@@ -10,7 +10,7 @@ from generator.language import proceed, splice
 from generator.language.roles import FLAGS, FLAGS_VARIABLE, HARDWARE, RECIPES, InputError, set_flags
 
 
-def find_recipe(preset: str | None, hardware: str) -> tuple[dict[str, object], str]:
+def find_recipe(preset: str, hardware: str) -> tuple[dict[str, object], str]:
     """Returns the settings that a preset takes on some hardware, and the compiler's flags; "": FLAGS alone."""
     if not hardware:
         return {}, FLAGS

@@ -1,5 +1,6 @@
 """Preemption: the step after a signal is the last, and is saved."""
 
+import os
 import signal
 
 import jax
@@ -15,6 +16,8 @@ def receive_signals() -> list[int]:
     def receive(number: int, _: object) -> None:
         signals.append(number)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        # unlike print, it may interrupt itself
+        os.write(2, b"stopping after this step, which is saved; Ctrl-C again to stop now\n")
 
     if jax.process_count() == 1:  # several processes agree on the last step through jax.distributed
         signal.signal(signal.SIGTERM, receive)

@@ -72,7 +72,7 @@ class Config:
     mesh_data: int = 1  # replicas of the parameters; one of the mesh_* may be -1: it takes the devices left
     mesh_fsdp: int = -1  # devices that shard the parameters and the batch
     mesh_tensor: int = 1  # devices that shard the heads and the inner feed-forward
-    remat: str = "dots"  # what the forward pass keeps: comma-separated names of REMAT
+    remat: str = "dots"  # policy: none, full, dots, attention; or kept: query, key_value, out, gate, up, down
 
     # data
     data: str = ""  # documents: a file, a folder or a pattern of files; "": Python's standard library

@@ -349,8 +349,8 @@ def import_hf(hf_dir: Positional[str], directory: Positional[str]) -> None:
         checkpoints = Checkpoints(str(half), config)
         checkpoints.save(0, {"model": model})
         checkpoints.close()
-    if not has_tokenizer:
-        print(f"{directory}: without a tokenizer, as {hf_dir} has no tokenizer.json")
+    tokenizer = "with its tokenizer" if has_tokenizer else f"without a tokenizer, as {hf_dir} has no tokenizer.json"
+    print(f"{directory}: the weights of {hf_dir} as step 0, {tokenizer}")
 
 
 def export_hf(

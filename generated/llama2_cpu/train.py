@@ -22,7 +22,7 @@ import tempfile
 import time
 import timeit
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import grain
 import jax
@@ -318,6 +318,8 @@ def receive_signals() -> list[int]:
     def receive(number: int, _: object) -> None:
         signals.append(number)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        # unlike print, it may interrupt itself
+        os.write(2, b"stopping after this step, which is saved; Ctrl-C again to stop now\n")
 
     if jax.process_count() == 1:  # several processes agree on the last step through jax.distributed
         signal.signal(signal.SIGTERM, receive)
@@ -830,7 +832,7 @@ class CommandLine:
     """
 
     config: tyro.conf.OmitArgPrefixes[Config]
-    preset: tyro.extras.literal_type_from_choices(PRESETS) | None = None  # defaults; else those of a checkpoint
+    preset: Literal["", *PRESETS] = ""  # defaults; "": those of a checkpoint
     restarts: int = 0  # times that this process, if it fails, starts again in its place; its job goes on with it
 
 

@@ -17,7 +17,7 @@ import re
 import sys
 import tempfile
 import time
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -39,7 +39,7 @@ FLAGS = "--xla_gpu_enable_latency_hiding_scheduler=true --xla_disable_hlo_passes
 FLAGS_VARIABLE = "XLA_FLAGS"
 
 
-def find_recipe(preset: str | None, hardware: str) -> tuple[dict[str, object], str]:
+def find_recipe(preset: str, hardware: str) -> tuple[dict[str, object], str]:
     """Returns the settings that a preset takes on some hardware, and the compiler's flags; "": FLAGS alone."""
     if not hardware:
         return {}, FLAGS
@@ -405,7 +405,7 @@ class CommandLine:
     """
 
     config: tyro.conf.OmitArgPrefixes[Config]
-    preset: tyro.extras.literal_type_from_choices(PRESETS) | None = None  # defaults; else those of a checkpoint
+    preset: Literal["", *PRESETS] = ""  # defaults; "": those of a checkpoint
     hardware: str = ""  # of a recipe, such as v5p-512: settings for it in place of the preset's, and compiler flags
 
 

@@ -237,6 +237,7 @@ def test_import_and_export_from_the_command_line(model, copied, tmp_path, monkey
     assert json.loads((tmp_path / "ours/config.json").read_text()) == said
     assert json.loads((tmp_path / "half/config.json").read_text()) == said | {"torch_dtype": "bfloat16"}
     assert capsys.readouterr().out.splitlines() == [
+        f"{tmp_path / 'run'}: the weights of {copied} as step 0, with its tokenizer",
         f"{tmp_path / 'ours'}: in float32, with its tokenizer",
         f"{tmp_path / 'half'}: in bfloat16, with its tokenizer",
     ]
