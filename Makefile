@@ -53,7 +53,7 @@ demo: setup
 	cd generated && ../$(BIN)/python -m llama2_cpu.evaluate --checkpoint-dir $(abspath $(DEMO)) --batch-size 32 \
 		--data $(abspath $(DEMO))/held_out.jsonl
 	cd generated && ../$(BIN)/python -m llama2_cpu.generate --checkpoint-dir $(abspath $(DEMO)) --prompt def \
-		--min-tokens 60 --max-tokens 120 --temperature 0.6 --top-k 40
+		--max-tokens 120 --temperature 0.6 --top-k 40
 	@echo "— three lines of what it ran, and the fragments that they are from —"
 	@for line in "v = self.value(x)" "q, k = rotate(q, angles)" "h = jax.nn.silu(gate)"; do \
 		$(BIN)/gen explain generated/llama2_cpu/model.py:$$(grep -nFm1 "$$line" generated/llama2_cpu/model.py | cut -d: -f1); done
