@@ -12,6 +12,7 @@ import sys
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from html import escape
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -162,8 +163,13 @@ def _attempt(recipe: Recipe, library: Library, gone: list[str], added: str = "")
         own["fragments"] = [*own.get("fragments", []), added]
         sizes = {member.name: 1 for member in new[0].fields if member.is_required}  # which makes no difference
         own["presets"] = {name: own.get("presets", {}).get(name, {}) | sizes for name in recipe.presets}
+    own = recipe.package_file.data.parts
+    parts = tuple(name for name in recipe.parts if set(gone).isdisjoint(own[name].fragments))
     try:
-        return _woven(recipe, library.with_texts({path: tomli_w.dumps(tables) for path, tables in edited.items()}))
+        return _woven(
+            replace(recipe, parts=parts),
+            library.with_texts({path: tomli_w.dumps(tables) for path, tables in edited.items()}),
+        )
     except LoomError as error:
         return error
 

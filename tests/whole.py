@@ -28,7 +28,10 @@ def whole_packages() -> Path:
     with (WHOLE / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         (WHOLE / "gen.toml").write_text('generated = "."\n')
-        listed = [combination._replace(parts=("all",)).entry for combination in Project.find(ROOT).packages()]
+        listed = [
+            combination._replace(parts=tuple(dict.fromkeys(("all", *combination.parts)))).entry
+            for combination in Project.find(ROOT).packages()
+        ]
         (WHOLE / "packages.toml").write_text("".join(listed))
         command = [sys.executable, "-m", "generator", "build", "--all", "--force"]
         subprocess.run(command, cwd=WHOLE, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True, capture_output=True)

@@ -24,9 +24,6 @@ def parts_for(target: str, file: Toml[PackageToml]) -> dict[str, PartTable]:
     return {name: part for name, part in file.data.parts.items() if not part.targets or target in part.targets}
 
 
-ADAPTERS = ("lora", "peft")  # what people ask for as a part, and architectures select
-
-
 def find_unfit(file: Toml[PackageToml], selection: Selection, pattern: Pattern) -> dict[str, tuple[str, str]]:
     """Returns the parts that require what the model lacks: part -> why, and the place that says so."""
     unfit = {}
@@ -70,8 +67,6 @@ def select_parts(
         if name not in parts:
             known = [part for part in parts if name.lower() in parts[part].aliases]
             remedy = f"It is the part {known[0]}: --with {known[0]}." if known else nearest(name, [*parts, ALL])
-            if name.lower() in ADAPTERS:
-                remedy = 'It is of an architecture: build llama3_lora, or one with fragments = ["model/lora"].'
             raise LoomError(f"unknown part {name!r}", None, remedy)
         if name in unfit:
             why, where = unfit[name]
@@ -97,8 +92,8 @@ def fragments_of_other_parts(fragments: Iterable[str], parts: Collection[str], f
 
 def check_parts_add(
     names: Collection[str],
-    selected: Collection[str],
-    fragments: Collection[str],
+    selected: Selection,
+    fragments: Selection,
     file: Toml[PackageToml],
     architecture: str,
     target: str,
@@ -117,7 +112,11 @@ def check_parts_add(
             own = entries_of(selected).intersection(file.data.parts[name].fragments)
             needed = [entry for part in select_parts([name], file, target) for entry in file.data.parts[part].fragments]
             if entries_of(fragments).isdisjoint(own or needed):
-                raise LoomError(f"the part {name} adds nothing to {architecture} for {target}", None, "Leave it out.")
+                words = {word for fragment in fragments for word in (fragment, fragment.split("/")[-1])}
+                lost = [selected[fragment][0] for fragment in selected if fragment in file.data.parts[name].fragments]
+                why = [f": {it.name} excludes {other}" for it in lost for other in it.excludes if other in words]
+                message = f"the part {name} adds nothing to {architecture} for {target}{''.join(why[:1])}"
+                raise LoomError(message, None, "Leave it out.")
 
 
 def check_parts(file: Toml[PackageToml], library: Library) -> None:

@@ -209,9 +209,11 @@ def _select_fragments(files: tuple[AnyFile, ...], pattern: Pattern, target: str,
                     of_kinds.setdefault(name, entry.origin("fragments", number))
         for name, where in (*selected, *of_kinds.items()):
             if name in selection:
-                raise LoomError(
-                    f"fragment {name!r} is also selected at {selection[name][1]}", str(where), "Remove one."
-                )
+                first, message = selection[name][1], f"fragment {name!r} is also selected at "
+                if where.path != PACKAGE_FILE:
+                    raise LoomError(f"{message}{first}", str(where), "Remove one.")
+                parts = [f", and build --with {part}" for part, it in table.parts.items() if name in it.fragments]
+                raise LoomError(f"{message}{where}", str(first), f"Take it away here{''.join(parts[:1])}.")
             if pending.pop(name, None) is None:
                 selection[name] = (library.fragment(name, str(where)), where)
     for name, where in pending.items():

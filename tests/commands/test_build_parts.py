@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from generator.errors import LoomError
 from generator.recipe.library import Library
+from generator.recipe.recipe import select
 from generator.weaver import weave
 
 LIBRARY = Library.read([Path(__file__).parents[2]])
@@ -100,16 +102,41 @@ def test_of_parts_that_decide_the_same_a_package_has_one_and_only_by_name(projec
 
 @pytest.mark.parametrize(
     ("asked", "part"),
-    {"sft": "chat_data", "DPO": "preferences", "orpo": "preferences", "grpo": "rewards", "vllm": "serve"}.items(),
+    {
+        "sft": "chat_data",
+        "DPO": "preferences",
+        "orpo": "preferences",
+        "grpo": "rewards",
+        "peft": "lora",
+        "vllm": "serve",
+    }.items(),
 )
 def test_what_people_call_a_part_leads_to_it(asked, part):
     with pytest.raises(LoomError, match=f"unknown part '{asked}'\n  It is the part {part}: --with {part}."):
         weave("llama2", "cpu", LIBRARY, parts=(asked,))
 
 
-def test_adapters_lead_to_the_architecture_that_has_them():
-    with pytest.raises(LoomError, match="unknown part 'lora'\n  It is of an architecture: build llama3_lora, or one"):
-        weave("llama2", "cpu", LIBRARY, parts=("lora",))
+def test_every_architecture_can_have_adapters_on_every_target():
+    for architecture, target in product(LIBRARY.architectures(), LIBRARY.targets()):
+        plain, adapted = (
+            {it.name for it in select(architecture, target, LIBRARY, parts=it).fragments} for it in ((), ["lora"])
+        )
+        assert adapted >= plain and "model/lora" in adapted - plain
+
+
+def test_a_part_that_a_selected_fragment_excludes_says_so():
+    muon = 'base = "llama2"\ntitle = "With Muon"\nfragments = ["train/muon"]'
+    library = LIBRARY.with_texts({"templates/architectures/with_muon.toml": muon})
+    with pytest.raises(LoomError, match="adds nothing to with_muon for cpu: model/lora excludes muon"):
+        select("with_muon", "cpu", library, parts=("lora",))
+
+
+def test_a_fragment_that_every_package_or_its_part_selects_is_not_selected_again():
+    again = 'base = "llama2"\ntitle = "Again"\nfragments = ["model/lora"]'
+    with pytest.raises(
+        LoomError, match=r"'model/lora' is also selected .*\n  Take it away here, and build --with lora\."
+    ):
+        select("again", "cpu", LIBRARY.with_texts({"templates/architectures/again.toml": again}))
 
 
 @pytest.mark.parametrize(

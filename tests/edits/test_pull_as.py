@@ -297,13 +297,13 @@ def _(gate, up, h):
 @pytest.mark.slow
 def test_library(tmp_path, monkeypatch):
     """A new attribute and changed expressions, at points with other splices and with a value that is threaded."""
-    made, model = empty_project(tmp_path), "generated/llama3_lora_tpu/model.py"
+    made, model = empty_project(tmp_path), "generated/llama3_tpu/model.py"
     for folder in ("fragments", "templates", "targets"):
         shutil.copytree(LIBRARY / folder, made.root / folder, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr("generator.disk.project.builtin_root", lambda: made.root)
     monkeypatch.chdir(made.root)
     made.write("generated/packages.toml", "")
-    add_package(made, "llama3_lora", "tpu")
+    add_package(made, "llama3", "tpu")
     made.replace(model, "h = jax.nn.silu(gate) * up", "h = jax.nn.gelu(gate) * up")
     made.replace(model, "context = attend(q, k, v, segment_ids)", "context = attend(q, k, jnp.tanh(v), segment_ids)")
     rotation = "        q, k = rotate(q, angles), rotate(k, angles)\n"
@@ -312,5 +312,5 @@ def test_library(tmp_path, monkeypatch):
     out = next(line for line in text.split("\n") if 'self.out = Linear("BTNU' in line)
     made.replace(model, out, f"{out}\n        self.tilt = nnx.Param(jnp.ones(()), axes=())")
     texts = "gelu", "tanh", "self.tilt = ", "self.tilt[...]"
-    check_fragment(made, "llama3_lora_tpu", *(word for one in texts for word in ("--line", line_of(made, one, model))))
+    check_fragment(made, "llama3_tpu", *(word for one in texts for word in ("--line", line_of(made, one, model))))
     assert made.read(MINE) == EXPECTED

@@ -15,7 +15,7 @@ from selected import mostly_slow
 
 from families import parity
 from families.cases import FAMILIES
-from families.weaving import batch_of, variant
+from families.weaving import batch_of, woven
 
 # plain; queries, keys and values of one projection, with biases; periods of layers; experts; a cache of latents
 NAMES = ["llama2", "gpt2", "gemma2", "qwen3_moe", "deepseek_v3"]
@@ -30,7 +30,7 @@ def imported(request, tmp_path_factory):
         **family.settings | dict(vocab_size=258), attn_implementation="eager", dtype="float32"
     )
     parity.make_reference(reference_class, config).save_pretrained(folder / "theirs")
-    return variant(request.param, ["model/lora"], folder), folder, reference_class
+    return woven(request.param, "cpu", folder, parts=("all", "lora")), folder, reference_class
 
 
 def tokens_of(config) -> np.ndarray:

@@ -12,15 +12,10 @@ from flax import nnx
 from selected import mostly_slow
 
 from families.devices import MESHES, expert_mesh, on_eight_devices
-from families.weaving import with_architecture, woven
-from generator.errors import LoomError
+from families.weaving import woven
 
 # with biases; periods of layers; experts; a cache of latents
 NAMES = ["gpt2", "gemma2", "qwen3_moe", "deepseek_v3"]
-
-
-def library_of(name: str):
-    return with_architecture("adapted", f'base = "{name}"\ntitle = "LoRA"\nfragments = ["model/lora"]')
 
 
 def compare_formats(package) -> None:
@@ -66,11 +61,6 @@ def compare_formats(package) -> None:
 
 @pytest.mark.parametrize("name", mostly_slow(NAMES, "qwen3_moe"))
 def test_any_number_of_devices_computes_what_lora_does_with_these_kernels(name, tmp_path):
-    package = woven("adapted", "cpu", tmp_path, library_of(name), parts=("all", "qlora"))
+    package = woven(name, "cpu", tmp_path, parts=("all", "qlora"))
     said = on_eight_devices(compare_formats, package)
     assert len(said) == (4 if name in ("qwen3_moe", "deepseek_v3") else 2), said
-
-
-def test_it_is_for_architectures_with_adapters_alone(tmp_path):
-    with pytest.raises(LoomError, match="the part qlora adds nothing to llama2 for cpu"):
-        woven("llama2", "cpu", tmp_path, parts=("all", "qlora"))

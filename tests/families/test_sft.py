@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from families import parity
 from families.cases import FAMILIES
-from families.weaving import LIBRARY, with_architecture, write
+from families.weaving import LIBRARY, write
 from generator.checkpoint.comparisons import load_package
 from generator.weaver import weave
 
@@ -26,7 +26,6 @@ CHATML = """{% for m in messages %}<|im_start|>{{ m.role }}
 {{ m.content }}<|im_end|>
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""
-LORA = 'base = "llama2"\ntitle = "LoRA"\nfragments = ["model/lora"]'
 
 
 def save_tokenizer(folder: Path) -> None:
@@ -43,7 +42,7 @@ def save_tokenizer(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def tuned(request, tmp_path_factory) -> tuple[SimpleNamespace, Path]:
     """A package, a random checkpoint of transformers with a tokenizer and a chat template, and chats."""
-    folder, family = tmp_path_factory.mktemp(request.param), FAMILIES["llama2"]
+    folder, family = tmp_path_factory.mktemp("tuned"), FAMILIES["llama2"]
     settings = family.settings | dict(vocab_size=260)
     config = transformers.LlamaConfig(**settings, attn_implementation="eager", dtype="float32")
     parity.make_reference(transformers.LlamaForCausalLM, config).save_pretrained(folder / "hf")
@@ -54,8 +53,7 @@ def tuned(request, tmp_path_factory) -> tuple[SimpleNamespace, Path]:
         messages = [{"role": role, "content": text} for role, text in turns]
         rows.append(json.dumps({"messages": [*messages[:3], messages[3] | {"weight": 0.5}]}))
     (folder / "chats.jsonl").write_text("\n".join(rows))
-    library = with_architecture("llama2_lora", LORA) if request.param == "llama2_lora" else LIBRARY
-    path = write(weave(request.param, "cpu", library, parts=("chat_data",)), folder)
+    path = write(weave("llama2", "cpu", LIBRARY, parts=("chat_data", *request.param)), folder)
     return load_package(path, ("checkpoint", "data", "huggingface", "parallel", "train")), folder
 
 
@@ -97,7 +95,7 @@ def train_in_torch(
     return found
 
 
-@pytest.mark.parametrize("tuned", ["llama2"], indirect=True)
+@pytest.mark.parametrize("tuned", [()], indirect=True)
 def test_losses_are_those_of_a_loop_in_torch(tuned):
     package, folder = tuned
     config, model = package.huggingface.load_hf(folder / "hf")
@@ -114,7 +112,7 @@ def test_losses_are_those_of_a_loop_in_torch(tuned):
     assert found[-1][0] < found[0][0] - 1
 
 
-@pytest.mark.parametrize("tuned", ["llama2", "llama2_lora"], indirect=True)
+@pytest.mark.parametrize("tuned", [(), ("lora",)], indirect=True)
 def test_imported_weights_are_tuned_by_the_command(tuned):
     """Full, or adapters alone; the run keeps the template for the server, and resumes."""
     package, folder = tuned

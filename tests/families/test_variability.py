@@ -46,20 +46,19 @@ def test_traces(architecture, target, tmp_path):
 @pytest.mark.parametrize(
     ("architecture", "learning"),
     mostly_slow(
-        [(name, learning) for name in LIBRARY.architectures() for learning in ("model/lora", "train/muon")],
-        ("gemma2", "train/muon"),
-        ("qwen3_moe", "model/lora"),
+        [(name, learning) for name in LIBRARY.architectures() for learning in ("lora", "muon")],
+        ("gemma2", "muon"),
+        ("qwen3_moe", "lora"),
     ),
 )
 def test_features_of_no_family_go_with_every_family(architecture, learning, tmp_path):
     """MTP layers, experts with a capacity, and adapters or Muon: a step of training traces."""
     selected = [fragment.name for fragment in select(architecture, "tpu", LIBRARY).fragments]
-    if learning == "train/muon" and "model/lora" in selected:
-        pytest.skip("adapters learn without Muon: model/lora excludes it")
-    more = [name for name in ("model/mtp", "train/mtp_loss", learning) if name not in selected]
+    more = [name for name in ("model/mtp", "train/mtp_loss") if name not in selected]
+    more += ["train/muon"] if learning == "muon" else []
     without = ["model/dropless"] if "model/dropless" in selected else []
     more += ["model/expert_capacity"] if without else []
-    package = variant(architecture, more, tmp_path, "tpu", without)
+    package = variant(architecture, more, tmp_path, "tpu", without, ("all", "lora") if learning == "lora" else ("all",))
     config = dataclasses.replace(package.config.PRESETS["tiny"], batch_size=2)
     state = jax.eval_shape(lambda: package.train.new_state(config))
     new, metrics = jax.eval_shape(package.train.train_step, state, abstract_batch(2, 64))

@@ -52,12 +52,17 @@ def woven(
 
 
 def variant(
-    base: str, fragments: Sequence[str], folder: Path, target: str = "cpu", without: Sequence[str] = ()
+    base: str,
+    fragments: Sequence[str],
+    folder: Path,
+    target: str = "cpu",
+    without: Sequence[str] = (),
+    parts: Sequence[str] = ("all",),
 ) -> SimpleNamespace:
     """The package of an architecture with more fragments, in place of some."""
     name = f"{base}_variant"
     lines = f'base = "{base}"', 'title = "Variant"', f"fragments = {[*fragments]}", f"without = {[*without]}"
-    return woven(name, target, folder, with_architecture(name, "\n".join(lines)))
+    return woven(name, target, folder, with_architecture(name, "\n".join(lines)), parts)
 
 
 def batch_of(tokens: np.ndarray, *documents: Sequence[int]) -> dict[str, np.ndarray]:

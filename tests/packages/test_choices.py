@@ -12,7 +12,7 @@ from selected import mostly_slow
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = {
-    ("llama3_lora", "cpu", "qlora"): "test_qlora",
+    ("llama3", "cpu", "qlora"): "test_qlora",
     ("llama2", "cpu", "fp8"): "test_low_precision",
     ("llama2", "cpu", "int8"): "test_low_precision",
     ("llama2", "gpu", "packed_attention"): "test_packed_attention",
@@ -20,7 +20,7 @@ TESTS = {
 }
 
 
-@pytest.mark.parametrize(("architecture", "target", "part"), mostly_slow(TESTS, ("llama3_lora", "cpu", "qlora")))
+@pytest.mark.parametrize(("architecture", "target", "part"), mostly_slow(TESTS, ("llama3", "cpu", "qlora")))
 def test_its_own_tests_pass(architecture, target, part, tmp_path):
     environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     build = ["generator", "build", architecture, f"--target={target}", "--with", part, "--out", str(tmp_path)]
