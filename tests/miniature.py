@@ -7,11 +7,14 @@ from textwrap import dedent
 
 import pytest
 
+from generator.code.bindings import free_names, scopes_of
 from generator.code.format import format_python
 from generator.code.ruff import run_ruff
 from generator.code.traced import Traced
+from generator.code.tree import TracedTree
 from generator.errors import LoomError
 from generator.language.fragment import Fragment, parse_fragment
+from generator.language.grammar import LANGUAGE
 from generator.package.package import Package
 from generator.recipe.library import Library
 from generator.thread.thread import thread, threaded_names
@@ -54,9 +57,19 @@ def tidy(text: str) -> str:
     return run_ruff([Traced.copy(dedent(text), "a.py")])[0]
 
 
+def with_imports(text: str) -> str:
+    """A fragment with the imports of the language that a test leaves out, at its end, so that lines keep numbers."""
+    text = dedent(text).lstrip("\n")
+    try:
+        words = sorted((LANGUAGE - scopes_of(TracedTree(Traced.copy(text, "a.py"))).module.bound) & {*free_names(text)})
+    except (SyntaxError, ValueError, RecursionError):  # which a test is about
+        return text
+    return "\n".join([text.rstrip("\n"), f"from generator.language import {', '.join(words)}\n"]) if words else text
+
+
 def fragments(**texts: str) -> list[Fragment]:
     """The fragments `model/NAME`."""
-    return [parse_fragment(f"fragments/model/{name}.py", dedent(text).lstrip("\n")) for name, text in texts.items()]
+    return [parse_fragment(f"fragments/model/{name}.py", with_imports(text)) for name, text in texts.items()]
 
 
 def operate(settings: dict[str, object] | None = None, /, **texts: str) -> dict[str, Traced]:
@@ -122,7 +135,7 @@ def files(
 ) -> dict[str, str]:
     """The files of a library whose architecture `toy` selects all these fragments, by name such as `model/rope`."""
     selected = "".join(f'    "{name}",\n' for name in fragments)
-    texts = {f"fragments/{name}.py": dedent(text).lstrip("\n") for name, text in fragments.items()}
+    texts = {f"fragments/{name}.py": with_imports(text) for name, text in fragments.items()}
     return {
         **texts,
         "templates/architectures/toy.toml": f"fragments = [\n{selected}]\n{dedent(architecture)}",

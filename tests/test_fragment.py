@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from textwrap import dedent
-
 import pytest
+from miniature import with_imports
 
 from generator.errors import LoomError
 from generator.language.fragment import Fragment, parse_fragment
@@ -66,7 +65,7 @@ if __name__ == "__main__":
 
 
 def parse(text: str) -> Fragment:
-    return parse_fragment("fragments/model/rope.py", dedent(text).lstrip("\n"))
+    return parse_fragment("fragments/model/rope.py", with_imports(text))
 
 
 def test_parts_and_the_places_that_they_stand_at():
@@ -152,6 +151,8 @@ class TestRefused:
             (f'{SPLICE}@splice("a")\ndef _(x):\n    proceed()\n', 4, "uses proceed, which is not imported"),
             (f'{SPLICE}@splice("a")\ndef _():\n    if setting("b"):\n        pass\n', 4, "uses setting, which is not"),
             (f"{SPLICE}requires('b')\n", 2, "uses requires, which is not imported"),
+            ('@splice("a")\ndef _(x):\n    proceed()\n', 1, "uses splice, which is not imported"),
+            ("def f(x=threaded()):\n    return x\n", 1, "uses threaded, which is not imported"),
             ("def f(self):\n    self.a = nnx.Param(ones(4))\n", 2, "a parameter of a model without axes"),
         ],
     )  # fmt: skip

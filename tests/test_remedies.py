@@ -218,8 +218,15 @@ def test_a_model_that_cannot_decode_says_so():
         "the model cannot have the part serve: model/own excludes pages/pages: no keys and values that a cache" in text
     )
     assert "\n  Build it without serve." in text
-    files = woven(encoder, own=BOTH_WAYS).files  # with all parts that it can have
-    assert "engine.py" not in files and "evaluate.py" in files and "pages" not in files["model.py"]
+    silent = BOTH_WAYS.replace('excludes("pages")', "")
+    text = refused(encoder, parts=("serve",), own=silent)
+    assert "the part serve: model/own splices at attend.mask and not at attend_cached.mask, which is what the" in text
+    for own in BOTH_WAYS, silent:
+        files = woven(encoder, own=own).files  # with all parts that it can have
+        assert "engine.py" not in files and "evaluate.py" in files
+    assert "pages" not in woven(encoder, own=BOTH_WAYS).files["model.py"]
+    both = silent.replace('@splice("attend.mask")', '@splice("attend.mask", "attend_cached.mask", optional=True)')
+    assert "engine.py" in woven(encoder, parts=("serve",), own=both).files
     text = refused('without = ["pages/pages"]\n', parts=("rewards",))
     assert (
         "the model cannot have the part serve: it has no keys and values that a cache can keep (pages/pages)\n" in text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from miniature import files
+from miniature import files, with_imports
 
 from generator.errors import LoomError
 from generator.language.fragment import parse_fragment
@@ -151,7 +151,7 @@ def test_a_setting_has_another_name_wherever_fragments_speak_of_it():
     ],
 )
 def test_rows_of_tensors_in_fragments(row, message):
-    text = f'@splice("hf.layer_tensors")\ndef _():\n    yield "query.kernel", {row}\n'
+    text = with_imports(f'@splice("hf.layer_tensors")\ndef _():\n    yield "query.kernel", {row}\n')
     (splice,) = parse_fragment("fragments/model/layer.py", text).splices
     with pytest.raises(LoomError) as raised:
         check_rows(splice)

@@ -3,10 +3,8 @@
 import jax.numpy as jnp
 from flax import nnx
 
-from generator.language import requires, splice
+from generator.language import splice
 from generator.language.roles import add_bias
-
-requires("query_key_value_bias")
 
 
 @splice("Attention.parameters")

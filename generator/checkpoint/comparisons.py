@@ -74,7 +74,13 @@ def as_torch(tokens: np.ndarray) -> Any:
 
 
 def compare_models(
-    package: SimpleNamespace, loaded: tuple[Any, Any], reference: Any, scratch: Path, length: int
+    package: SimpleNamespace,
+    loaded: tuple[Any, Any],
+    reference: Any,
+    scratch: Path,
+    length: int,
+    report: Callable[[str], None],
+    show: Callable[[list[Comparison]], None],
 ) -> tuple[list[Comparison], dict[str, Exception]]:
     """Makes all comparisons; returns them, and name -> error of those that failed.
 
@@ -82,6 +88,8 @@ def compare_models(
         loaded: Config and model, as the package reads them from the folder `checkpoint` in the scratch folder.
         scratch: a folder for further files.
         length: tokens in each of two rows.
+        report: prints a line, before each step: it may take minutes.
+        show: prints the comparisons of a step.
     """
     config, model = loaded
     length = min(length, config.context_length)
@@ -90,6 +98,7 @@ def compare_models(
     prompts = [rows[0, : length // 2].tolist(), rows[1, : length - STEPS].tolist()]
     results: list[Comparison] = []
     errors: dict[str, Exception] = {}
+    report("rounding of transformers, against fp64 ...")
     try:
         atol = _measure_logit_bound(reference, as_torch(rows))
     except Exception as error:  # of any class, as the model is anybody's
@@ -103,10 +112,14 @@ def compare_models(
     if len(jax.devices()) >= SHARDS:
         comparisons[f"--mesh-tensor {SHARDS}"] = lambda: compare_mesh(package, loaded, reference, rows)
     for what, run in comparisons.items():
+        report(f"{what} ...")
         try:
-            results += run()
+            compared = run()
         except Exception as error:  # likewise, as the package is
             errors[what] = error
+            continue
+        show(compared)
+        results += compared
     return results, errors
 
 

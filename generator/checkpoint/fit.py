@@ -7,6 +7,8 @@ package itself is woven once, at the end.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -171,14 +173,26 @@ class FamilyChoice:
                 self.incomplete.append(preset)
         return self.select()
 
-    def explain(self, error: LoomError) -> LoomError:
-        """Returns the error for a choice that cannot be woven: the given one if the family alone cannot be woven."""
+    def explain(self, error: LoomError, hf: dict[str, Any]) -> LoomError:
+        """Returns the error for a choice that cannot be woven: the given one if the family alone cannot be woven.
+
+        Args:
+            hf: config.json, completed where that was possible.
+        """
         if not self.followed and not self.pattern:
             return error
+        place = f"{error.where}: " if error.where else ""
+        inner = f"{place}{error.message}".replace(self.path, "the file for it")
         names = ", ".join(dict.fromkeys(name for rule in self.followed for name in rule.names)) or "its kinds of layer"
-        inner = str(error).replace(self.path, "the file for it")
-        message = f"no fragments of {self.base.architecture} go together for {names}:\n  {inner}"
-        return LoomError(message, self.where, "Write a fragment for it, or use a checkpoint without it.")
+        message = f"no fragments of {self.base.architecture} go together for {names}"
+        missing = self.base.pattern.kinds.keys() - self.pattern.kinds.keys() if self.pattern else ()
+        for kind in (kind for kind in self.base.pattern.kinds.values() if kind.name in missing and error.dependent):
+            values = [f"{name} is {json.dumps(hf.get(name))}" for name in re.findall(r"hf\['(\w+)'\]", kind.where)]
+            sizes = ", ".join([f"num_hidden_layers is {hf.get('num_hidden_layers')}", *values])
+            message = f"{sizes}: no layer is {kind.name}, and {self.base.architecture} is woven for some"
+        return LoomError(
+            f"{message}:\n  {inner}", self.where, "Write a fragment for it, or use a checkpoint without it."
+        )
 
 
 @dataclass(frozen=True)
@@ -228,7 +242,7 @@ def fit(
     try:
         weave(name, target, fitted.package.recipe.library)
     except LoomError as error:
-        raise fitted.choice.explain(error) from None
+        raise fitted.choice.explain(error, fitted.full) from None
     return fitted.text(fitted.choice.tables(), fitted.sizes())
 
 
@@ -236,14 +250,14 @@ def follow_rules(
     library: Library, family: str, target: str, hf: dict[str, Any], name: str, where: str, ignored: Iterable[str] = ()
 ) -> FittedFamily:
     """Follows the rules of a family for the settings that its package cannot read, until none applies."""
-    choice = FamilyChoice(select(family, target, library), name, where)
+    choice, full = FamilyChoice(select(family, target, library), name, where), hf
     if ignored:
         choice.settings["ignored"] = sorted({*read_ignored(choice.base), *ignored})
     for _ in range(30):  # a rule may bring the need of another
         try:
             package = ConfigReader(choice.complete_presets())
         except LoomError as error:
-            raise choice.explain(error) from None
+            raise choice.explain(error, full) from None
         recipe, full = package.recipe, package.complete(hf, where)
         if wrong_types := find_wrong_types(package, full):
             raise UnsupportedSettings(wrong_types, where)

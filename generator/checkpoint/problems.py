@@ -47,7 +47,7 @@ def find_unread(package: ConfigReader, hf: dict[str, Any], family: str, where: s
     for setting, woven, choice in package.structure(hf, where):
         if hf.get(setting) != woven:
             message = f"{setting} is {_to_json(hf.get(setting))}, and {family} is woven for {_to_json(woven)}"
-            remedy = f"No rule covers it. It takes {choice.rstrip(',')}. {_ignore_remedy(setting)}"
+            remedy = f"No rule covers it. It takes {choice.rstrip(',')}.{_ignore_remedy(setting)}"
             problems.append(Problem(setting, message, remedy))
     for setting, size in package.sizes():
         if hf.get(setting) is None or setting in read_ignored(package.recipe):
@@ -57,7 +57,11 @@ def find_unread(package: ConfigReader, hf: dict[str, Any], family: str, where: s
 
 
 def _ignore_remedy(setting: str) -> str:
-    return f"Or accept what it would change: --ignore {_to_json(setting.partition('.')[0])[1:-1]}"
+    """Returns the flag that accepts a setting, or '' for one that says which tensors there are: import wants these."""
+    name = setting.partition(".")[0]
+    if name.endswith(("bias", "qk_norm", "qk_layernorm", "quantization_config")) or "shared_expert" in name:
+        return ""
+    return f" Or accept what it would change: --ignore {_to_json(name)[1:-1]}"
 
 
 def find_wrong_types(package: ConfigReader, hf: dict[str, Any]) -> list[Problem]:
@@ -98,7 +102,7 @@ def find_uncovered(
         Problem(
             setting,
             f"no fragment of {family} reads the setting {_to_json(setting)[1:-1]}, which is {_to_json(value)}",
-            f"Write a fragment for it, or use a checkpoint without it. {_ignore_remedy(setting)}",
+            f"Write a fragment for it, or use a checkpoint without it.{_ignore_remedy(setting)}",
         )
         for setting, value in find_unknown(others, known | neutral, in_neutral)
     ]

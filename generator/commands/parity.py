@@ -16,7 +16,6 @@ import click
 
 from generator.checkpoint.files import read_config
 from generator.commands.console import AS_JSON, PATH, exit_codes, write_json
-from generator.commands.tables import Table, format_text
 from generator.disk.project import Project
 from generator.errors import LoomError, printable, short
 from generator.weaver import weave
@@ -26,9 +25,13 @@ if TYPE_CHECKING:
     from generator.package.package import Package
 
 NEEDED = ("torch", "transformers", "jax", "flax", "grain", "optax", "orbax", "safetensors", "tyro")
+HEADER = "what", "largest difference", "bound", ""
 DEVICES = "--xla_force_host_platform_device_count=2"
 FIX = "Fix the fragment at that line; or, where it is built in, report it with this config.json."
 WHERE = "Splices at hf.sizes name settings, at hf.layer_tensors tensors; layers give shapes: fix those."
+_PADDING = (
+    "transformers gives the embedding of token {}, its pad_token_id, no gradient, and the package does: it is left out"
+)
 OTHER_FORMATS = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".gguf", ".npz")  # of weights
 
 
@@ -54,27 +57,36 @@ def command(architecture: str, folder: Path, target: str, tokens: int, as_json: 
     two devices and sizes divide, loss and gradients of training with --mesh-tensor 2. Nothing is made smaller. If one
     comparison ends with an error, the others are shown too.
     """
+
+    def report(line: str) -> None:
+        click.echo(line, err=True)
+
+    header = iter([HEADER])  # which stands above the first rows alone
+
+    def show(rows: list[Comparison]) -> None:
+        cells = [
+            (row.what, f"{row.difference:.2g}", f"{row.bound:.2g}", "ok" if row.holds else "FAILED") for row in rows
+        ]
+        for what, difference, bound, verdict in [*header, *cells] if not as_json else ():
+            click.echo(f"  {what:<50}  {difference:<18}  {bound:<7}  {verdict}".rstrip())
+
     try:
-        rows = parity(Project.find(), architecture, folder, target, tokens, lambda line: click.echo(line, err=True))
+        rows = parity(Project.find(), architecture, folder, target, tokens, report, show)
     except ParityError as error:
-        _write_comparisons(error.rows, as_json)
+        _write_summary(error.rows, as_json)
         raise
-    _write_comparisons(rows, as_json)
+    _write_summary(rows, as_json)
     if not all(row.holds for row in rows):
         raise click.exceptions.Exit(1)
 
 
-def _write_comparisons(rows: list[Comparison], as_json: bool) -> None:
-    """Writes comparisons, and how many of them hold."""
+def _write_summary(rows: list[Comparison], as_json: bool) -> None:
+    """Writes how many comparisons hold, or all of them as JSON."""
     held = sum(row.holds for row in rows)
     if as_json:
         write_json([{**row._asdict(), "holds": row.holds} for row in rows])
     elif rows:
-        cells = [
-            (row.what, f"{row.difference:.2g}", f"{row.bound:.2g}", "ok" if row.holds else "FAILED") for row in rows
-        ]
-        note = "Gradients: relative to the norm of the tensor's; of all layers the largest."
-        click.echo(format_text(Table("", ("what", "largest difference", "bound", ""), cells, note)))
+        click.echo("  Gradients: relative to the norm of the tensor's; of all layers the largest.")
         click.echo(f"{held} of {len(rows)} hold" if held < len(rows) else f"all {held} hold")
 
 
@@ -87,14 +99,21 @@ class ParityError(LoomError):
 
 
 def parity(
-    project: Project, architecture: str, folder: Path, target: str, length: int, report: Callable[[str], None]
+    project: Project,
+    architecture: str,
+    folder: Path,
+    target: str,
+    length: int,
+    report: Callable[[str], None],
+    show: Callable[[list[Comparison]], None],
 ) -> list[Comparison]:
     """Weaves a package, loads a checkpoint with it, and compares it with the model that transformers loads.
 
     Args:
         folder: has config.json and safetensors, or config.json alone: then weights are random.
         length: tokens in each of two rows.
-        report: prints a line: the sides and their sizes, and what is not compared.
+        report: prints a line: the sides and their sizes, each step before it runs, and what is not compared.
+        show: prints the comparisons of a step.
 
     Raises:
         ParityError: the package, or transformers, failed.
@@ -137,7 +156,11 @@ def parity(
         )
         for setting, reach in _find_long_windows(hf, length):
             report(f"note: {setting} is {reach:,}, and {length} tokens do not reach it: see --tokens")
+        report("loading with transformers ...")
         reference = load_reference(folder, where, weights, hf, scratch / "checkpoint")
+        if (padding := getattr(reference.get_input_embeddings(), "padding_idx", None)) is not None:
+            report(f"note: {_PADDING.format(padding)}")
+        report(f"loading with {woven.name} ...")
         try:
             package = load_package(scratch / woven.name)
         except Exception as error:  # of any class, as the package is anybody's
@@ -155,7 +178,7 @@ def parity(
             raise ParityError(
                 f"{woven.name} does not load it: {_explain_failure(error, woven)}", where, WHERE, []
             ) from None
-        rows, errors = compare_models(package, loaded, reference, scratch, length)
+        rows, errors = compare_models(package, loaded, reference, scratch, length, report, show)
     if not any(row.what.startswith("--mesh") for row in rows) and f"--mesh-tensor {SHARDS}" not in errors:
         report(f"note: --mesh-tensor {SHARDS} was not tried: sizes do not divide by it, or there is one device")
     if not hasattr(package, "engine"):

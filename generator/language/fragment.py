@@ -84,11 +84,11 @@ def parse_fragment(path: str, text: str) -> Fragment:
     try:
         source = TracedTree(Traced.copy(text, path))
         check_style(source)
-        check_imports(source)
         check_parameters(source)
         _check_roles(source)
         for node in source.module.body:
             _read_statement(node, source, name, parts)
+        check_imports(source)
     except RecursionError:
         remedy = "Write it flatter: a table or a loop for many branches."
         raise LoomError("nested too deeply", f"{path}:{find_depth(text)[1]}", remedy) from None

@@ -86,13 +86,13 @@ def check_parameters(source: TracedTree) -> None:
 
 
 def check_imports(source: TracedTree) -> None:
-    """Refuses a fragment that imports some words of the language and uses another one, as `proceed`, without."""
-    bound = scopes_of(source.tree).module.bound
-    if bound & LANGUAGE:
-        for name in (name for name in free_names(source.text) if name in LANGUAGE - bound):
-            uses = (node for node in walk(source.module) if isinstance(node, ast.Name) and node.id == name)
-            remedy = f"Write from generator.language import {name}."
-            raise LoomError(f"uses {name}, which is not imported", source.where(next(uses)), remedy)
+    """Refuses a fragment that uses a word of the language, as `proceed`, without importing it."""
+    unbound = LANGUAGE - scopes_of(source.tree).module.bound
+    if missing := sorted(unbound.intersection(free_names(source.text))):
+        names = (node for node in walk(source.module) if isinstance(node, ast.Name) and node.id in missing)
+        first = min(names, key=lambda node: node.lineno)
+        remedy = f"Write from generator.language import {', '.join(missing)}."
+        raise LoomError(f"uses {first.id}, which is not imported", source.where(first), remedy)
 
 
 def _statements(node: ast.AST) -> Iterator[ast.stmt]:

@@ -40,6 +40,12 @@ def find_unfit(file: Toml[PackageToml], selection: Selection, pattern: Pattern) 
             for other, (peer, where) in selection.items():
                 if forms.intersection(peer.excludes):
                     unfit[name] = f"{other} excludes {fragment}: no {gives}", str(where)
+        for other, (peer, _) in selection.items():
+            places = {splice.point: splice for splice in peer.splices}
+            for point, of_part in part.also.items():
+                if point in places and of_part not in places and name not in unfit:
+                    why = f"{other} splices at {point} and not at {of_part}, which is what the part runs in its place"
+                    unfit[name] = why, str(places[point].origin)
     return unfit
 
 

@@ -37,9 +37,10 @@ class Rule:
 
     def covers(self, setting: str, hf: dict[str, Any]) -> bool:
         """Returns whether it applies to the value of a setting in a completed config.json."""
-        actual, value = hf.get(setting), self.table.value
+        value = self.table.value
         if setting not in self.names:
             return False
+        actual = hf.get(setting.partition(".")[0] if isinstance(value, dict) else setting)
         if self.table.given is not None:
             return (actual is not None) == self.table.given
         if isinstance(actual, dict) and isinstance(value, dict):  # some entries of a table

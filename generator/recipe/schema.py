@@ -100,6 +100,7 @@ class PartTable(TomlTable):
         aliases: what people may call it, for the error of an unknown part.
         targets: that packages with the part can be for; none for all.
         requires: fragment that every layer of a model with the part must have -> what it gives a layer.
+        also: point -> point of the part: a fragment that splices at the first must splice at the second too.
         choice: what the part decides, if it is one of several ways: a package has one at most, and "all" has none.
         files: outputs of targets' templates that only packages with the part have.
     """
@@ -110,6 +111,7 @@ class PartTable(TomlTable):
     aliases: Names = ()
     needs: Names = ()
     requires: dict[str, Line] = EMPTY
+    also: dict[str, Line] = EMPTY
     choice: Line = ""
     settings: dict[str, Any] = EMPTY
     documentation: dict[str, str] = EMPTY

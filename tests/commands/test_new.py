@@ -152,6 +152,13 @@ def test_what_no_fragment_covers_is_named(refuse, settings, message):
     assert output.startswith("error: config.json: ") and message in output
 
 
+@pytest.mark.parametrize("setting", ["mlp_bias", "qk_layernorm", "shared_expert_intermediate_size"])
+def test_nothing_is_offered_that_import_would_refuse(refuse, setting):
+    """The checkpoint has tensors by this setting, for which a package that ignores it has no place."""
+    output = refuse(**{setting: True})
+    assert setting in output and "--ignore" not in output
+
+
 def test_settings_of_generation_change_nothing(fit):
     """As older files of transformers have them, each and all; a scaled RoPE of an older spelling and biases are woven."""
     settings = {"max_length": 20, "do_sample": True, "top_k": 50, "early_stopping": False, "torchscript": False}
@@ -164,9 +171,9 @@ def test_settings_of_generation_change_nothing(fit):
 
 
 def test_all_that_is_not_covered_is_told_at_once_and_can_be_accepted(make, fit, refuse):
-    settings = {"logit_scale": 0.5, "mlp_bias": True, "stripes": 3, "auto_map": {"AutoConfig": "x"}}
+    settings = {"logit_scale": 0.5, "hidden_act": "gelu", "stripes": 3, "auto_map": {"AutoConfig": "x"}}
     settings["rope_parameters"] = SCALED
-    names = "logit_scale", "mlp_bias", "rope_parameters", "stripes"
+    names = "hidden_act", "logit_scale", "rope_parameters", "stripes"
     output = refuse(**settings)
     assert all(f"Or accept what it would change: --ignore {name}" in output for name in names)
     assert "auto_map" not in output
@@ -174,7 +181,7 @@ def test_all_that_is_not_covered_is_told_at_once_and_can_be_accepted(make, fit, 
     assert table["settings"]["ignored"] == [*names]
     build()
     package = Path("generated/mine_cpu/huggingface.py").read_text()
-    assert '["logit_scale","mlp_bias","rope_parameters","stripes"]' in "".join(package.split()).replace(",]", "]")
+    assert '["hidden_act","logit_scale","rope_parameters","stripes"]' in "".join(package.split()).replace(",]", "]")
     assert "has no setting 'strips', which --ignore names" in make(name="other", ignore=("strips",), **settings)[0]
 
 

@@ -111,6 +111,17 @@ def test_a_config_alone(folder):
     assert "; random weights: the folder has none; takes" in done.stderr.splitlines()[0]
     rows = json.loads(done.stdout)
     assert all(row["holds"] for row in rows) and len(rows) == 20
+    steps = done.stderr.index("loading with transformers"), done.stderr.index("logits and gradients ...")
+    assert steps[0] < done.stderr.index("loading with llama2_cpu") < steps[1] < done.stderr.index("round trip ...")
+
+
+def test_the_row_of_the_padding_token_is_told(folder):
+    """transformers gives it no gradient: torch's Embedding leaves out padding_idx."""
+    (folder / "model.safetensors").unlink()
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(settings | {"pad_token_id": settings["eos_token_id"]}))
+    done = run("llama2", "hf", code=0)
+    assert f"the embedding of token {settings['eos_token_id']}, its pad_token_id, no gradient" in done.stderr
 
 
 def test_what_differs_is_named(folder):
@@ -118,7 +129,7 @@ def test_what_differs_is_named(folder):
     assert not rows["logits"]["holds"] and not rows["cached decoding: log-probabilities"]["holds"]
     assert all(row["holds"] for what, row in rows.items() if what.startswith("round trip"))
     table = run("stretched", "hf", code=1).stdout
-    assert "\n  logits  " in table and " FAILED\n" in table
+    assert "\n  logits  " in table and " FAILED\n" in table and table.count("largest difference") == 1
 
 
 @pytest.mark.slow

@@ -125,12 +125,16 @@ def test_round_trip(made, tmp_path):
     assert json.loads((folder / "config.json").read_text())["num_nextn_predict_layers"] == MTP
 
 
-def test_files_without_their_tensors_are_refused(made, tmp_path):
+def test_what_transformers_saves_is_read_without_mtp_layers(made, tmp_path, capsys):
+    """Its config.json counts them, and it saves none of their tensors."""
     package, _, _, folder = made
     main, _ = in_transformers(folder)
     main.save_pretrained(tmp_path / "main")
-    with pytest.raises(package.huggingface.InputError, match="num_nextn_predict_layers is 2, and no tensor is"):
-        package.huggingface.load_hf(tmp_path / "main")
+    assert json.loads((tmp_path / "main/config.json").read_text())["num_nextn_predict_layers"] == MTP
+    config, model = package.huggingface.load_hf(tmp_path / "main")
+    assert config.mtp_layers == 0 and "no tensor is of an MTP layer" in capsys.readouterr().err
+    tokens = np.arange(2 * FAMILY.length).reshape(2, -1) % config.vocab_size
+    np.testing.assert_allclose(model(tokens), main(parity.as_torch(tokens)).logits.detach(), atol=1e-4)
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ SHORT = {
     "llama4": "scout",
     "nemotron": "half_rotated",
     "olmoe": "clipped",  # model/clip_qkv
+    "phi": "biased",  # model/head_bias
     "phi3": "window",
     "phi4_mini": "short_and_long",
     "qwen3_moe": "every_second",
