@@ -30,5 +30,7 @@ def command(out: Path) -> None:
     check_site(out)  # before the work
     packages = find_built_packages(project)
     library = {path: (text, *parse_title_and_citation(path, text)) for path, text in project.library().files.items()}
-    files, size = write_site(out, make_site(Content(packages, library), count_all(project, packages)))
+    built = {package.name for package in packages}
+    locked = [combination.name for combination in project.packages() if combination.name not in built]
+    files, size = write_site(out, make_site(Content(packages, library), count_all(project, packages), locked))
     click.echo(f"{project.display_path(out / 'index.html')}: {files} files, {size / 1e6:.1f} MB")

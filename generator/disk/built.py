@@ -133,8 +133,9 @@ def find_package(project: Project, word: str) -> MappedPackage:
 
 
 def find_built_packages(project: Project) -> list[MappedPackage]:
-    """Finds the listed packages that have been built, in the order of the list."""
-    folders = [project.generated / combination.name for combination in project.packages()]
+    """Finds the packages that have been built: the listed ones in the order of the list, then the others by name."""
+    listed = [project.generated / combination.name for combination in project.packages()]
+    folders = [*listed, *sorted(folder for folder in project.locked_folders() if folder not in listed)]
     packages = [package for folder in folders if folder.is_dir() and (package := MappedPackage.read(folder)).has_files]
     if not packages:
         remedy = "Build one: gen build ARCH --target=T"

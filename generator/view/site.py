@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
@@ -19,11 +19,12 @@ _HERE = Path(__file__).parent
 _ASSETS = ("style.css", "common.js", "code.js", "compare.js", "search.js")
 
 
-def make_site(content: Content, tables: Iterable[Any]) -> Iterator[tuple[str, str]]:
+def make_site(content: Content, tables: Iterable[Any], locked: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
     """Yields the path and the text of each file of the site.
 
     Args:
         tables: of `gen loc`, each with a title, heads, rows and a note.
+        locked: listed packages without files, which the site does not show.
     """
     environment = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
@@ -45,7 +46,8 @@ def make_site(content: Content, tables: Iterable[Any]) -> Iterator[tuple[str, st
     lines, files = _lines_and_files(content)
     yield "lines.js", _as_script("lines", lines)
     yield "files.js", _as_script("files", files)
-    yield page("index.html", "index.html", matrix=_group_fragments(content, counts), unbuilt=_unbuilt(content))
+    matrix = _group_fragments(content, counts)
+    yield page("index.html", "index.html", matrix=matrix, unbuilt=_unbuilt(content), locked=locked)
     yield page("compare.html", "compare.html")
     yield page("search.html", "search.html")
     yield page("modularity.html", "modularity.html", tables=tables)

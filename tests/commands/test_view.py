@@ -6,6 +6,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
 from html import unescape
@@ -92,6 +93,14 @@ class TestSite:
         page = text(site / "index.html")
         assert "model/rope 4 4 ·" in page and "kernels/gpu · 4 ·" in page and "train/loop 5 5 5" in page
 
+    def test_what_is_built_and_not_listed_is_there_and_what_is_listed_and_not_built_is_named(self, built):
+        shutil.rmtree(built.generated / "plain_cpu")
+        built.list_packages("llama_cpu", "plain_cpu")
+        built.run("view", "--out", "site")
+        page = text(built.root / "site/index.html")
+        assert "packages 2 " in page and "llama_gpu Llama" in page
+        assert "1 more are listed, and have no files: plain_cpu. gen build ARCH --target=T writes them" in page
+
     def test_no_link_is_broken(self, built):
         built.source("fragments/model/a b#c%3f.py", '"""Odd."""\n\n\nodd = 1\n')
         path = built.builtin / "templates/architectures/plain.toml"
@@ -107,6 +116,7 @@ class TestSite:
         (built.root / "site/mine.txt").write_text("mine")
         built.run("view", "--out", "site")
         assert tree(built.root / "site") == first | {"mine.txt": b"mine"}
+        shutil.rmtree(built.generated / "plain_cpu")
         built.list_packages("llama_cpu")
         built.run("view", "--out", "site")
         second = tree(built.root / "site")
@@ -145,10 +155,12 @@ class TestRefused:
         assert "error: file" in built.run("view", "--out", "file/site", code=2).stderr
 
     def test_page_that_someone_else_made(self, built):
+        shutil.rmtree(built.generated / "llama_cpu")
         built.list_packages("plain_cpu")
         built.run("view", "--out", "site")
         (built.root / "site/package/llama_cpu.html").write_text("mine")
         built.list_packages("plain_cpu", "llama_cpu")
+        built.run("build", "--all")
         error = built.run("view", "--out", "site", code=2).stderr
         assert "site/package/llama_cpu.html: is in the way of a page" in error
         assert (built.root / "site/package/llama_cpu.html").read_text() == "mine"
