@@ -19,11 +19,11 @@ DENSE = "num_hidden_layers is 3, first_k_dense_replace is 3: no layer is sparse,
 SCALED = {"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0}
 
 
-def fitted(family: str, settings: dict) -> dict:
+def fitted(family: str, settings: dict, ignored: tuple[str, ...] = ()) -> dict:
     """The architecture file for a configuration as transformers saves it."""
     config = getattr(transformers, FAMILIES[family].config)(**deepcopy(FAMILIES[family].settings | settings))
     hf = json.loads(config.to_json_string())
-    return tomllib.loads(fit(LIBRARY, family, "cpu", hf, "legal", "config.json"))
+    return tomllib.loads(fit(LIBRARY, family, "cpu", hf, "legal", "config.json", ignored))
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,6 @@ def fitted(family: str, settings: dict) -> dict:
         ("mixtral", {"sliding_window": 7}, "model/sliding_window"),
         ("smollm3", WINDOW, "model/sliding_window"),
         ("gemma3", {"final_logit_softcapping": 5.0}, "model/logit_soft_cap"),
-        ("gemma3", {"attn_logit_softcapping": 5.0}, "model/attention_soft_cap"),
         ("ernie4_5", {"use_bias": True}, "model/linear_bias"),
         ("seed_oss", {"attention_bias": False, "attention_out_bias": True}, "model/output_bias"),
         ("deepseek_v3", {"rope_parameters": SCALED}, "model/rope_linear"),
@@ -56,3 +55,13 @@ def test_the_reason_is_true(family, settings, reason):
         fitted(family, settings)
     assert f"config.json: {reason}" in str(raised.value)
     assert "Add " not in str(raised.value) and "--ignore" not in str(raised.value)
+
+
+def test_what_transformers_does_not_apply_can_be_accepted():
+    """Its Gemma 3 has the cap of scores as an attribute, and hands it to no attention."""
+    settings = {"attn_logit_softcapping": 5.0}
+    with pytest.raises(
+        LoomError, match=r"It takes no fragment, as transformers does not apply it .* --ignore attn_logit_"
+    ):
+        fitted("gemma3", settings)
+    assert "fragments" not in fitted("gemma3", settings, ("attn_logit_softcapping",))
