@@ -79,8 +79,8 @@ def hf_structure(config: Config) -> Iterator[tuple[str, Any, str]]:
     yield "hidden_activation", "gelu_pytorch_tanh", "a feed-forward of that activation"
     yield "mlp_bias", False, "a feed-forward with biases"
     yield "use_bidirectional_attention", False, "attention in both directions"
-    yield "attn_logit_softcapping", None, "model/attention_soft_cap"
     yield "final_logit_softcapping", None, "model/logit_soft_cap"
+    yield "attn_logit_softcapping", None, "no fragment, as transformers does not apply it to Gemma 3"
     sliding = sorted(
         [
             *range(0, config.layers // 6 * 6, 6),
