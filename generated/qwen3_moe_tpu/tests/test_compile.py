@@ -21,7 +21,7 @@ def run(*flags: str) -> subprocess.CompletedProcess:
 def test_compiles_the_step_for_a_slice_that_is_not_here(tmp_path):
     pytest.importorskip("libtpu", reason="needs libtpu: pip install '.[tpu]'")
     process = run("--topology", "v5e:2x2", "--hlo", str(tmp_path / "step.hlo"))
-    assert process.returncode == 0 and not process.stderr, process.stderr
+    assert process.returncode == 0 and "TPU_WORKER_HOSTNAMES" not in process.stderr, process.stderr
     assert "tiny for 4 v5e" in process.stdout and "GiB: fits v5e with 16 GiB" in process.stdout
     program = (tmp_path / "step.hlo").read_text()
     # as many backward kernels as forward ones: the saved attention is not recomputed
