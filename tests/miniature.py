@@ -62,7 +62,7 @@ def with_imports(text: str) -> str:
     text = dedent(text).lstrip("\n")
     try:
         words = sorted((LANGUAGE - scopes_of(TracedTree(Traced.copy(text, "a.py"))).module.bound) & {*free_names(text)})
-    except (SyntaxError, ValueError, RecursionError):  # which a test is about
+    except (LoomError, SyntaxError, ValueError, RecursionError):  # which a test is about
         return text
     return "\n".join([text.rstrip("\n"), f"from generator.language import {', '.join(words)}\n"]) if words else text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from miniature import PACKAGE, files, package, refused, refused_package, run, woven
+from miniature import PACKAGE, files, package, refused, refused_package, run, with_imports, woven
 
 from generator.errors import LoomError
 from generator.recipe.library import Library
@@ -54,10 +54,10 @@ class TestOrder:
         builtin = texts.keys() - {"fragments/model/mine.py"}
         text = weave("toy", "any", Library(texts, builtin)).files["model.py"]
         assert run(text)["f"](5) == (5 + 1 - 3) * 2
-        texts["fragments/model/mine.py"] = self.splice("* 2", ', before="add"')
+        texts["fragments/model/mine.py"] = with_imports(self.splice("* 2", ', before="add"'))
         assert run(weave("toy", "any", Library(texts, builtin)).files["model.py"])["f"](5) == 5 * 2 + 1 - 3
         with pytest.raises(LoomError, match=r'Write after="mine" or before=... at fragments/model/add.py:2'):
-            texts["fragments/model/mine.py"] = self.splice("* 2")
+            texts["fragments/model/mine.py"] = with_imports(self.splice("* 2"))
             weave("toy", "any", Library(texts, builtin - {"fragments/model/add.py"}))
 
     def test_a_circle(self):
