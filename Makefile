@@ -110,6 +110,8 @@ COMPILED := $(CURDIR)/.pytest_cache/compiled
 test-woven: export JAX_COMPILATION_CACHE_DIR = $(COMPILED)
 test-woven test-packages: export PYTHONPATH = $(CURDIR)/tests
 test-woven: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0.2
+# for jaxlib 0.10.1, which logs a page for each program from the cache
+test-woven: export TF_CPP_MIN_LOG_LEVEL = 3
 test-woven: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES = -1
 
 test: style test-generator test-woven

@@ -256,8 +256,8 @@ class TestSearch:
         return site.find("main").text
 
     def test_finds_fragments_files_packages_and_code(self, site):
-        found = self.look_for(site, "rope_llama3")
-        assert "model/rope_llama3" in found and "llama3_tpu/" in found
+        assert "model/rope_llama3" in self.look_for(site, "rope_llama3")
+        assert "llama3_tpu/" in self.look_for(site, "rope_low_turns")
         assert "tests/test_rope.py" in self.look_for(site, "test_rope")
         assert "Su et al. 2021" in self.look_for(site, "2104.09864")
         assert "1 package," in self.look_for(site, "qwen2_tpu")

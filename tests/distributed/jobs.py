@@ -27,6 +27,8 @@ def environment(cache: Path, processes: int, devices: int, **variables: str) -> 
     found = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "SLURM_", "OMPI_"))}
     return (
         found
+        # jaxlib 0.10.1 logs a page for each program from the cache, which would fill a pipe that nobody reads yet
+        | {"TF_CPP_MIN_LOG_LEVEL": "3"}
         | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "PYTHONPATH": os.pathsep.join(paths)}
         | {"JAX_COMPILATION_CACHE_DIR": str(cache), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
         | (several if processes > 1 else {})

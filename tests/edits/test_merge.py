@@ -165,7 +165,7 @@ def test_owned_package_that_conflicts(branches):
     branches.run("own", "one_any")
     branches.commit("own")
     begin(branches, [(ONE, "# up", "# mine")], [(ONE, "# up", "# yours")])
-    assert f"conflict {ONE}:15" in branches.run("merge", code=1).stdout
+    assert f"conflict {ONE}:14" in branches.run("merge", code=1).stdout
     assert marks(branches) == [ONE]
 
 
@@ -201,7 +201,7 @@ def test_package_that_one_side_owns(branches, owner, edited):
     conflicts = edited == "y + 1"
     if branches.git("rev-parse", "-q", "--verify", "MERGE_HEAD", code=None):
         said = branches.run("merge", code=int(conflicts)).stdout
-        assert (f"conflict {ONE}:16" in said) == conflicts
+        assert (f"conflict {ONE}:15" in said) == conflicts
     text = branches.read(ONE)
     assert "y + 3" in text and "y + 7" in text and (marks(branches) == [ONE]) == conflicts
     if not conflicts:

@@ -37,7 +37,7 @@ class TestAnnotations:
     def test_edit_is_told_where_it_is_with_its_fragment(self, repository):
         repository.replace(ONE, "# up", "# up, 100%")
         (note,) = notes(repository)
-        assert note.startswith(f"::error file={ONE},line=15,title=edited::was edited since it was built; ")
+        assert note.startswith(f"::error file={ONE},line=14,title=edited::was edited since it was built; ")
         assert f"the line comes from {NET}:21: gen pull one_any%0Agen build one --target=any --force" in note
 
     def test_files_without_lines(self, repository):
