@@ -57,6 +57,7 @@ def _(chip):
     try:
         proceed()
     except jax.errors.JaxRuntimeError as error:
-        if not (words := re.search(r"Ran out of memory .*hbm.*[^.]", str(error), re.IGNORECASE)):
+        problems = r"(?i)Ran out of memory .*hbm.*[^.]|Allocation .* would exceed memory \(size=\d+\)"
+        if not (words := re.search(problems, str(error))):
             raise
         raise too_large(chip, words[0]) from None
