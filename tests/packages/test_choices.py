@@ -20,7 +20,7 @@ TESTS = {
 }
 
 
-@pytest.mark.parametrize(("architecture", "target", "part"), mostly_slow(TESTS, ("llama3", "cpu", "qlora")))
+@pytest.mark.parametrize(("architecture", "target", "part"), mostly_slow(TESTS, ("llama2", "cpu", "int8")))
 def test_its_own_tests_pass(architecture, target, part, tmp_path):
     environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     build = ["generator", "build", architecture, f"--target={target}", "--with", part, "--out", str(tmp_path)]
