@@ -67,9 +67,9 @@ def _signature_edits(plan: Plan, function: Function) -> list[Edit]:
     if args.posonlyargs or args.vararg or (args.kwarg and calls):
         message = f"{function.id} must take {new[0]}, and its parameters leave no place for it"
         raise LoomError(message, function.where, "Write out its parameters, without * and /.")
-    required = [(_parameter(plan, function, name), change.required[0]) for name in change.required]
+    required = [(_parameter(plan, function, name), name) for name in change.required]
     optional = [
-        (_parameter(plan, function, name, plan.values[name].literal(function.id) or "None"), change.optional[0])
+        (_parameter(plan, function, name, plan.values[name].literal(function.id) or "None"), name)
         for name in change.optional
     ]
     opening = source.text.index("(", source.tree.span_of_name(function.node, function.node.name)[1]) + 1

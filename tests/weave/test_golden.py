@@ -165,6 +165,9 @@ class TestOrigins:
         assert [(text.split(",")[0].split(")")[0], path.split("/")[-1]) for text, path in segments] == [
             ("h = attend(h", "block.py"), ("", "loss.py"), ("", "block.py"),
         ]  # fmt: skip
+        taken = next(n for n, line in enumerate(lines) if "self, x: list[float], positions" in line)
+        paths = [origin.path.split("/")[-1] for _, origin in made.origins["model.py"][taken]]
+        assert paths == ["block.py", "positions.py", "loss.py", "block.py"]  # each parameter is of what asks for it
 
 
 def squeezed(line: str) -> str:
