@@ -151,7 +151,7 @@ MUTATIONS = [
     ),
     # train
     fragment(
-        "train/loss",
+        "train/objectives",
         '-jnp.sum(log_likelihood * batch["weights"])',
         "-jnp.sum(log_likelihood)",
         "padding counts in the loss",
@@ -189,9 +189,9 @@ MUTATIONS = [
     ),
     # data
     fragment(
-        "data/batches",
-        '"targets": tokens[1:][part]',
-        '"targets": tokens[:-1][part]',
+        "data/chat_data",
+        '"targets": token[1:]',
+        '"targets": token[:-1]',
         "a token is to predict itself",
         "llama2_cpu/tests/test_data.py",
     ),
@@ -322,7 +322,7 @@ MUTATIONS = [
         "count = found[0] + 1 if found else len(tokens)",
         "count = len(tokens)",
         "draft tokens after eos stay",
-        "llama2_cpu/tests/test_engine.py",
+        "llama2_cpu/tests/test_draft_ngram.py",
     ),
     # serving
     fragment(
