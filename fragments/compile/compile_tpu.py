@@ -57,6 +57,6 @@ def _(chip):
     try:
         proceed()
     except jax.errors.JaxRuntimeError as error:
-        if not (words := re.search(r"(?i)Ran out of memory .*hbm.*[^.]|Allocation .* exceed memory \S+", str(error))):
+        if not (words := re.search(r"(?i)Ran out of memory .*hbm.*[^.]|Alloc.* exceed memory \S+", str(error))):
             raise
         raise too_large(chip, words[0]) from None

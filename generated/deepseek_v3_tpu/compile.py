@@ -87,9 +87,7 @@ def main() -> None:
         try:
             compiled = compile_step(abstract(lambda: new_state(config), mesh), abstract_batch(config, mesh))
         except jax.errors.JaxRuntimeError as error:
-            if not (
-                words := re.search(r"(?i)Ran out of memory .*hbm.*[^.]|Allocation .* exceed memory \S+", str(error))
-            ):
+            if not (words := re.search(r"(?i)Ran out of memory .*hbm.*[^.]|Alloc.* exceed memory \S+", str(error))):
                 raise
             raise too_large(chip, words[0]) from None
 

@@ -65,6 +65,8 @@ def new(
         download = f"hf download {given} --include '*.json' --local-dir {folder}"
         remedy = f"If it is a repository of Hugging Face, download it first:\n    {download}\n  and give {folder}."
         raise LoomError("does not exist", given, remedy)
+    if not config_path.exists():
+        raise LoomError("does not exist", where, "Give the config.json of a checkpoint, or the folder that holds it.")
     hf, library = read_config(config_path, where), project.library()
     if not is_package_name(name) or name != name.lower():
         remedy = "Use small letters, digits and _, and no keyword of Python."

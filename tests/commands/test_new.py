@@ -219,6 +219,11 @@ def test_a_repository_is_downloaded_first(make):
     )
 
 
+def test_what_is_not_there(make):
+    done = CliRunner().invoke(gen, ["new", "--from-hf", ".", "--target", "cpu", "--name", "mine"])
+    assert done.exit_code == 2 and "config.json: does not exist" in done.output
+
+
 def test_what_is_no_file_and_no_name(make):
     os.mkfifo("pipe")  # which is not waited for
     done = CliRunner().invoke(gen, ["new", "--from-hf", "pipe", "--target", "cpu", "--name", "mine"])
