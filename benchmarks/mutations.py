@@ -380,7 +380,7 @@ MUTATIONS = [
     ),
     generator(
         "recipe/recipe",
-        "    _check_company(selection, library)\n",
+        "    check_requirements(selection, library)\n",
         "",
         "requires and excludes are not read",
         "tests/test_recipe.py",

@@ -23,6 +23,7 @@ from safetensors.numpy import load_file
 STEPS = 8  # of decoding
 MODULES = ("config", "errors", "model", "parallel", "huggingface", "pages", "engine", "generate", "train")
 ZERO = 1e-6  # of the norm of all gradients: what is smaller is rounding
+Loaded = tuple[Any, Any]  # a Config and a model
 SHARDS = 2  # of the mesh, for heads and the vocabulary
 
 
@@ -75,7 +76,7 @@ def as_torch(tokens: np.ndarray) -> Any:
 
 def compare_models(
     package: SimpleNamespace,
-    loaded: tuple[Any, Any],
+    loaded: Loaded,
     reference: Any,
     scratch: Path,
     length: int,
@@ -134,7 +135,7 @@ def _measure_logit_bound(reference: Any, tokens: Any) -> float:
 
 
 def compare_passes(
-    package: SimpleNamespace, loaded: tuple[Any, Any], reference: Any, tokens: np.ndarray, scratch: Path, atol: float
+    package: SimpleNamespace, loaded: Loaded, reference: Any, tokens: np.ndarray, scratch: Path, atol: float
 ) -> list[Comparison]:
     """Compares logits, their mean cross-entropy, and its gradient by each parameter, relative to the gradient's norm.
 
@@ -208,9 +209,7 @@ def read_tensors(folder: Path) -> dict[str, np.ndarray]:
     return {name: x for file in sorted(folder.glob("*.safetensors")) for name, x in load_file(file).items()}
 
 
-def compare_mesh(
-    package: SimpleNamespace, loaded: tuple[Any, Any], reference: Any, tokens: np.ndarray
-) -> list[Comparison]:
+def compare_mesh(package: SimpleNamespace, loaded: Loaded, reference: Any, tokens: np.ndarray) -> list[Comparison]:
     """Compares the loss of training on a mesh with that of transformers, and gradients with those of one device.
 
     Returns no comparison if the model's sizes do not divide over the mesh.
@@ -248,9 +247,7 @@ def compare_mesh(
     ]
 
 
-def compare_round_trip(
-    package: SimpleNamespace, loaded: tuple[Any, Any], folder: Path, exported: Path
-) -> list[Comparison]:
+def compare_round_trip(package: SimpleNamespace, loaded: Loaded, folder: Path, exported: Path) -> list[Comparison]:
     """Compares the export of an imported folder with that folder: names, dtypes and bytes of tensors, and settings.
 
     Args:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
@@ -20,6 +19,7 @@ from generator.recipe.parts import (
 )
 from generator.recipe.pattern import Pattern, read_pattern
 from generator.recipe.recipes import Recipes, read_recipes
+from generator.recipe.requirements import check_requirements, drop_incompatible
 from generator.recipe.rules import Rule, read_rules
 from generator.recipe.schema import ALL, ArchitectureToml, NeutralTable, PackageToml, TargetToml
 from generator.recipe.toml import AnyFile, Toml
@@ -113,8 +113,8 @@ def select(
     selected_parts = select_parts(parts, package_file, target, find_unfit(package_file, selection, pattern))
     without = {*without, *fragments_of_other_parts(selection, selected_parts, package_file)}
     selection = {name: item for name, item in selection.items() if name not in without}
-    selected, selection = selection, _drop_incompatible(selection, package_file)
-    _check_company(selection, library)
+    selected, selection = selection, drop_incompatible(selection, package_file)
+    check_requirements(selection, library)
     check_parts_add(parts, selected, selection, package_file, architecture, target)
     fragments = tuple(fragment for fragment, _ in selection.values())
     left_out = _find_left_out(lineage, library, without)
@@ -219,53 +219,6 @@ def _select_fragments(files: tuple[AnyFile, ...], pattern: Pattern, target: str,
     for name, where in pending.items():
         raise LoomError(f"nothing selects {name!r}, which is to be left out", str(where), nearest(name, selection))
     return selection
-
-
-def _drop_incompatible(selection: Selection, package_file: Toml[PackageToml]) -> Selection:
-    """Returns a selection without fragments of every package whose `requires` or `excludes` the others do not meet."""
-    names = _collect_names(selection)
-    common = package_file.data.fragments
-    kept = {
-        name: (fragment, where)
-        for name, (fragment, where) in selection.items()
-        if name not in common
-        or (all(_is_met(other, names) for other in fragment.requires) and names.isdisjoint(fragment.excludes))
-    }
-    return kept if kept.keys() == selection.keys() else _drop_incompatible(kept, package_file)
-
-
-def _collect_names(selection: Selection) -> set[str]:
-    return {name for fragment, _ in selection.values() for name in (fragment.name, fragment.short)}
-
-
-def _check_company(selection: Selection, library: Library) -> None:
-    """Checks `requires` and `excludes` of every selected fragment."""
-    names = _collect_names(selection)
-    known = {name for path in library.fragments() for name in (path, path.split("/")[-1])}
-    for fragment, where in selection.values():
-        for word, others in (("requires", fragment.requires), ("excludes", fragment.excludes)):
-            for other in (name for alternatives in others for name in alternatives.split(" or ")):
-                if other not in known:
-                    string = re.compile(rf"""["'](.* or )?{re.escape(other)}( or .*)?["']""")
-                    lines = enumerate(library.files[fragment.path].splitlines(), start=1)
-                    code = (n for n, line in lines if not line.lstrip().startswith("#") and string.search(line))
-                    place = f"{fragment.path}:{next(code, 1)}"
-                    raise LoomError(f"{word} an unknown fragment {other!r}", place, nearest(other, known))
-        for other in fragment.requires:
-            if not _is_met(other, names):
-                remedy = f'Add "{other.split(" or ")[0]}" to the fragments, or take "{fragment.name}" away.'
-                message = f"{fragment.name} requires {other}, which is not selected"
-                raise LoomError(message, str(where), remedy, dependent=fragment.name)
-        for other in fragment.excludes:
-            if other in names:
-                line = next(line for peer, line in selection.values() if other in (peer.name, peer.short))
-                remedy = "Take one of them away, or for one target under [targets.NAME] of the architecture."
-                raise LoomError(f"{fragment.name} excludes {other}, selected at {line}", str(where), remedy)
-
-
-def _is_met(required: str, names: set[str]) -> bool:
-    """Returns whether one of `rope or alibi` is selected."""
-    return not names.isdisjoint(required.split(" or "))
 
 
 def _find_left_out(lineage: Lineage, library: Library, without: Collection[str]) -> tuple[Fragment, ...]:
