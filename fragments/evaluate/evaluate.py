@@ -59,8 +59,8 @@ def evaluate(
         raise InputError(f"--data {data}: there is no text to evaluate on: give more, or more --batches")
     mean = nats / tokens
     bits = nats / math.log(2) / text_bytes
-    found = {"loss": mean, "perplexity": math.exp(min(mean, 700)), "bits_per_byte": bits}
-    return found | {"tokens": tokens, "of_which_end_a_text": ends}
+    losses = {"loss": mean, "perplexity": math.exp(min(mean, 700)), "bits_per_byte": bits}
+    return losses | {"tokens": tokens, "of_which_end_a_text": ends}
 
 
 @ending_with_messages()

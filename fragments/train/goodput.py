@@ -12,7 +12,8 @@ class Goodput:
     PARTS = "steps", "data", "evaluation", "checkpoints", "compiling", "start-up", "other"
 
     def __init__(self):
-        self.seconds, self.clock = collections.Counter(dict.fromkeys(self.PARTS, 0.0)), time.perf_counter()
+        self.seconds = collections.Counter(dict.fromkeys(self.PARTS, 0.0))
+        self.clock = time.perf_counter()
 
     def spent(self, part: str) -> None:
         before, self.clock = self.clock, time.perf_counter()

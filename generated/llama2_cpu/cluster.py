@@ -319,10 +319,10 @@ def put_aside(directory: epath.Path, steps: list[int]) -> None:
 
 def impossible_steps(directory: epath.Path, steps: set[int]) -> list[int]:
     """Returns steps that no run has, and warns of them."""
-    found = [step for step in sorted(steps) if step >= 2**31]
-    for step in found:
+    impossible = [step for step in sorted(steps) if step >= 2**31]
+    for step in impossible:
         print(f"warning: checkpoint {directory / str(step)}: no run has as many steps", file=sys.stderr)
-    return found
+    return impossible
 
 
 def start_watchdog(directory: epath.Path) -> queue.SimpleQueue:
