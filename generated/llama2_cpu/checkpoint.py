@@ -182,7 +182,7 @@ class Checkpoints:
             return
         if odd := {"[", "\\"} & {*str(self.directory)}:  # Orbax would lose arrays there, as it takes paths for patterns
             raise InputError(f"{self.directory}: has {odd.pop()}, which Orbax cannot write to: give another path")
-        self.versions = {package.name: package.version for package in importlib.metadata.distributions()}
+        self.versions = {x.name: x.version for x in importlib.metadata.distributions() if x.name}
         self.versions["git"] = subprocess.getoutput("git describe --always --dirty --exclude='*' 2>/dev/null")
         keep = {"max_to_keep": config.keep_last, "keep_period": config.keep_every or None}
         # a run that is killed while saving leaves half a checkpoint

@@ -48,8 +48,10 @@ def files(tmp_path):
     return tmp_path / "files"
 
 
-def test_what_a_run_had_is_recorded_and_the_run_can_be_moved(files, tmp_path):
+def test_what_a_run_had_is_recorded_and_the_run_can_be_moved(files, tmp_path, monkeypatch):
     """Nothing that is recorded is obeyed; the files of the data have a hash beside it, in data/metadata."""
+    (tmp_path / "site/~broken-1.0.dist-info").mkdir(parents=True)  # as an interrupted pip leaves it: without a name
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
     given = dict.fromkeys(texts(), "/home/user/x") | {
         "tokenizer": str(files / "tokenizer.json"),
         "allow_other_data": True,
