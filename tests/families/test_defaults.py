@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -37,7 +38,9 @@ def pairs(model_type: str, singly: bool) -> Iterator[tuple[dict[str, Any], dict[
     without_one = ({name: hf[name] for name in hf if name != left_out} for left_out in hf)
     for ours in [{}, *([doubled, *without_one] if singly else ())]:
         with suppress(Exception):  # of any class: what is left does not go together
-            theirs = transformers.AutoConfig.for_model(model_type, **ours).to_dict()
+            theirs = transformers.AutoConfig.for_model(
+                model_type, **deepcopy(ours)
+            ).to_dict()  # it changes tables in place
             theirs = json.loads(json.dumps({name: x for name, x in theirs.items() if x is not None}))
             yield ours | {"model_type": model_type}, theirs
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -98,7 +99,7 @@ def loaded(hf: dict, folder: Path, factory):
     plain = {name: value for name, value in hf.items() if name not in ("quantization_config", "auto_map")}
     if "attn_temperature_tuning" in plain:  # released as 4, which transformers takes no more
         plain["attn_temperature_tuning"] = bool(plain["attn_temperature_tuning"])
-    config = transformers.AutoConfig.for_model(**plain)
+    config = transformers.AutoConfig.for_model(**deepcopy(plain))  # which changes tables in place
     torch.manual_seed(0)
     reference = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32)
     reference.eval().save_pretrained(folder)
