@@ -107,9 +107,9 @@ def compare_training(package, reference, run_dir: Path, tokens: int, steps: int)
     import torch
     from flax import nnx
 
-    train = package("train")
+    train = package("trainer")
     mesh = package("parallel").make_mesh(1, 1, 1)
-    config, model = package("checkpoint").load_checkpoint(str(run_dir), mesh)
+    config, model = package("checkpoints").load_checkpoint(str(run_dir), mesh)
     config = dataclasses.replace(
         config, dtype="float32", batch_size=2, sequence_length=tokens, steps=steps, learning_rate=1e-4
     )
@@ -187,7 +187,7 @@ def main() -> None:
     reference = transformers.AutoModelForCausalLM.from_pretrained(hf, dtype="float32").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(hf)
 
-    _, model = package("checkpoint").load_checkpoint(str(run_dir), package("parallel").make_mesh(1, 1, 1))
+    _, model = package("checkpoints").load_checkpoint(str(run_dir), package("parallel").make_mesh(1, 1, 1))
     ids = [tokenizer(prompt).input_ids for prompt in PROMPTS]
     padded = np.array([[*row, *[0] * (32 - len(row))] for row in ids])
     with torch.no_grad():

@@ -54,9 +54,10 @@ def ours(package: str, config: Any, tokens: np.ndarray) -> tuple[Callable, Calla
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     import jax
 
-    train = importlib.import_module(f"{package}.train")
+    train = importlib.import_module(f"{package}.trainer")
     if package.endswith("gpu"):
-        train.set_flags(train.FLAGS)
+        command = importlib.import_module(f"{package}.train")
+        command.set_flags(command.FLAGS)
     shape = tokens[:, :-1].shape
     batch = {
         "tokens": tokens[:, :-1],

@@ -19,8 +19,15 @@ def _(settings):
         raise InputError(f"--lora-modules {settings.model}: the model has that name: give another, or --model")
 
 
-@splice("serve.loaded", "generate.loaded")
+@splice("serve.loaded")
 def _(settings, config, model, mesh):
+    load_adapters(config, model, settings.lora_modules, mesh)
+
+
+@splice("generate.loaded")
+def _(settings, config, model, mesh):
+    from generator.language.roles import load_adapters
+
     load_adapters(config, model, settings.lora_modules, mesh)
 
 

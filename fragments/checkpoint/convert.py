@@ -1,46 +1,20 @@
 """Command line: import and export of Hugging Face checkpoints."""
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import tyro
-from etils import epath
 from safetensors import SafetensorError
 from tyro.conf import Positional
 
 from generator.language import point
-from generator.language.roles import (
-    Checkpoints,
-    InputError,
-    absolute,
-    ending_with_messages,
-    load_checkpoint,
-    load_tokenizer,
-    open_hf_model,
-    save_hf,
-)
-
-
-@contextlib.contextmanager
-def atomic_directory(directory: str) -> Iterator[epath.Path]:
-    """Yields a directory to write to; renames it to `directory` when all is written, else removes it."""
-    whole = absolute(directory)
-    if whole.exists():
-        raise InputError(f"{directory}: already exists: give a new directory")
-    half = whole.with_name(f"{whole.name}.half")
-    half.rmtree(missing_ok=True)  # left by a program that was killed
-    try:
-        yield half
-        half.rename(whole)
-    finally:
-        with point("atomic_directory.remove", half):
-            half.rmtree(missing_ok=True)
+from generator.language.roles import InputError, ending_with_messages
 
 
 def import_hf(hf_dir: Positional[str], directory: Positional[str]) -> None:
     """Imports a Hugging Face directory as the first checkpoint of a new directory, for train or generate."""
+    from generator.language.roles import Checkpoints, atomic_directory, load_tokenizer, open_hf_model
+
     config, model = open_hf_model(hf_dir)
     point("import_hf.opened", config, model)
     has_tokenizer = Path(config.tokenizer).exists()
@@ -68,6 +42,8 @@ def export_hf(
         step: Of the checkpoint; by default the newest.
         tokenizer: Path of a tokenizer.json; by default the one kept in the directory.
     """
+    from generator.language.roles import absolute, atomic_directory, load_checkpoint, save_hf
+
     if tokenizer and not absolute(tokenizer).is_file():
         raise InputError(f"--tokenizer {tokenizer}: there is no such file: give the path of a tokenizer.json")
     config, model = load_checkpoint(directory, None, step)

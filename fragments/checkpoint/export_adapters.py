@@ -4,7 +4,6 @@ from safetensors import SafetensorError
 from tyro.conf import Positional
 
 from generator.language import requires, splice
-from generator.language.roles import atomic_directory, load_checkpoint, save_adapters
 
 requires("huggingface/adapter_file")
 
@@ -18,6 +17,8 @@ def export_adapters(
         base: Hugging Face directory or name of those weights, which peft then loads by itself.
         step: Of the checkpoint; by default the newest.
     """
+    from generator.language.roles import atomic_directory, load_checkpoint, save_adapters
+
     config, model = load_checkpoint(directory, None, step)
     with atomic_directory(peft_dir) as half:
         try:

@@ -63,6 +63,8 @@ def _(self):
 
 @splice("export_hf.save", optional=True)
 def _(config, model, half, dtype, tokenizer):
+    from generator.language.roles import local_folder, upload
+
     local = local_folder(half)
     save_hf(config, model, local, dtype, tokenizer=tokenizer)
     upload(local, half)

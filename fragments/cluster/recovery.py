@@ -60,4 +60,6 @@ def run_in_children(restarts: int) -> None:
 @splice("command.given")
 def _(given):
     if given.restarts:
+        from generator.language.roles import run_in_children
+
         run_in_children(given.restarts)

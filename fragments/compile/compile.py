@@ -5,8 +5,8 @@ import functools
 import os
 import sys
 from pathlib import Path
+from typing import Literal
 
-import jax
 import tyro
 
 from generator.language import point, requires
@@ -15,15 +15,9 @@ from generator.language.roles import (
     PRESETS,
     Config,
     InputError,
-    abstract,
-    abstract_batch,
     check_config,
-    compile_step,
     ending_with_messages,
     find_recipe,
-    flops_per_token,
-    make_mesh,
-    new_state,
     set_flags,
 )
 
@@ -41,7 +35,7 @@ class CompileCommand:
     """Compiles the training step for devices that are not here, and reports its memory and FLOPs."""
 
     config: tyro.conf.OmitArgPrefixes[Config]
-    preset: tyro.extras.literal_type_from_choices(PRESETS) = "tiny"  # settings, which those below override
+    preset: Literal[*PRESETS] = "tiny"  # settings, which those below override
     hardware: str = ""  # of a recipe, whose settings and devices are the defaults
     point("CompileCommand.devices")
     batch_per_device: int | None = None  # sequences per device and step; 4 if --batch-size is not given (-1)
@@ -51,7 +45,6 @@ class CompileCommand:
 
 @ending_with_messages()
 def main() -> None:
-    point("compile.main")
     parse = functools.partial(tyro.cli, CompileCommand, prog=f"python -m {__package__}.compile")
     given, _ = parse(default=CompileCommand(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
     recipe, flags = find_recipe(given.preset, given.hardware)
@@ -62,6 +55,12 @@ def main() -> None:
         point("compile.hardware", given, default)
     command = parse(default=default)
     point("compile.start", command)
+    # after help and refusals, as it takes seconds
+    import jax
+
+    from generator.language.roles import abstract, abstract_batch, compile_step, flops_per_token, make_mesh, new_state
+
+    point("compile.main", jax)
     config, per_device = command.config, command.batch_per_device
     with point("compile.mesh", command, config):
         chip, mesh = jax.devices()[0].device_kind, make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
@@ -72,7 +71,7 @@ def main() -> None:
     check_config(config)
     Path(command.hlo or os.devnull).touch()  # fails now, and not after minutes
     with jax.set_mesh(mesh):
-        with point("compile.step", config, mesh, chip):
+        with point("compile.step", config, mesh, chip, jax):
             compiled = compile_step(abstract(lambda: new_state(config), mesh), abstract_batch(config, mesh))
 
     memory = compiled.memory_analysis()

@@ -58,7 +58,7 @@ def _():
 
 
 @splice("compile.main")
-def _():
+def _(jax):
     jax.config.update("jax_platforms", "cpu")  # a GPU that is here has no part in it
 
 

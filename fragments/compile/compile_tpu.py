@@ -3,20 +3,22 @@
 import dataclasses
 import os
 import re
-
-import jax
-from jax.experimental import topologies
+from typing import Any
 
 from generator.language import proceed, requires, setting, splice
-from generator.language.roles import HARDWARE, Config, InputError, make_mesh, too_large
+from generator.language.roles import HARDWARE, Config, InputError, too_large
 
 requires("compile", "flags_tpu")
 
 MEMORY = setting("memory_gib")  # of one device
 
 
-def topology_mesh(config: Config, topology: str, slices: int) -> jax.sharding.Mesh:
+def topology_mesh(config: Config, topology: str, slices: int) -> Any:
     """Returns the mesh of slices such as v5p:8x8x4 or v5e:16x16: of descriptions that only a compiler can use."""
+    from jax.experimental import topologies  # after help and refusals, as it takes seconds
+
+    from generator.language.roles import make_mesh
+
     # keeps libtpu from looking for TPUs of this machine, and from locking out a second process
     os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5p-8", "TPU_WORKER_HOSTNAMES": "localhost"}
     os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"
@@ -53,7 +55,7 @@ def _(command, config, chip, mesh):
 
 
 @splice("compile.step", after="host_state")
-def _(chip):
+def _(chip, jax):
     try:
         proceed()
     except jax.errors.JaxRuntimeError as error:

@@ -4,21 +4,8 @@ import dataclasses
 import enum
 import math
 
-from generator.language import point, setting
-from generator.language.roles import InputError, SamplingParams, field_problems, page_digest
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class EngineSettings:
-    """Sizes of an engine."""
-
-    max_sequences: int = 32  # sequences that run at a time
-    queue: int = 1024  # requests that may wait
-    max_length: int = 0  # tokens of the longest sequence with its prompt; 0: the context length of the model
-    page_size: int = setting("page_size")  # tokens in a page; sequences share whole pages of a common prefix
-    kv_cache_tokens: int = 0  # tokens that the KV cache holds; 0: as many as max_sequences sequences have, or as fit
-    chunk: int = 256  # prompt tokens of a prefill step at most; decode steps run in between
-    point("EngineSettings.fields")
+from generator.language import point
+from generator.language.roles import EngineSettings, InputError, SamplingParams, field_problems, page_digest
 
 
 def check_settings(settings: EngineSettings, context_length: int) -> int:

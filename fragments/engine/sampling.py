@@ -4,7 +4,6 @@ Source: Fan et al. 2018, arXiv 1805.04833 (top-k); Holtzman et al. 2020, arXiv 1
 arXiv 2407.01082 (min-p); Keskar et al. 2019, arXiv 1909.05858, section 4.1 (repetition penalty).
 """
 
-import dataclasses
 import typing
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,34 +14,10 @@ import numpy as np
 from jax import Array
 
 from generator.language import point, splice
-from generator.language.roles import field_problems
+from generator.language.roles import SamplingParams, field_problems
 
 TOP = 20  # likeliest tokens that a request may ask for
-
-
 BIASES = 512  # tokens whose logits a request may change
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SamplingParams:
-    """How the tokens of a request are sampled."""
-
-    max_tokens: int = 128  # tokens to generate at most
-    temperature: float = 0.0  # divides the logits; 0: always the likeliest token
-    top_k: int = 0  # sample from this many likeliest tokens; 0: from all
-    top_p: float = 1.0  # sample from the fewest likeliest tokens with this total probability
-    min_p: float = 0.0  # sample from tokens with at least this share of the likeliest one's probability
-    seed: int | None = None  # of the random numbers; default: another one for each request
-    presence_penalty: float = 0.0  # subtracted from the logits of tokens generated before
-    frequency_penalty: float = 0.0  # the same, for each occurrence
-    repetition_penalty: float = 1.0  # divides positive logits of all tokens so far, multiplies negative ones
-    ignore_eos: bool = False  # continue after an end-of-sequence token
-    stop_token_ids: tuple[int, ...] = ()  # more tokens that end the sequence
-    min_tokens: int = 0  # tokens to generate before one may end the sequence
-    logit_bias: dict[int, float] = dataclasses.field(default_factory=dict)  # added to the logits of these tokens
-    logprobs: int = 0  # likeliest tokens to return at each place, at most 20
-    prompt_logprobs: bool = False  # return log-probabilities of the prompt's tokens as well
-    point("SamplingParams.fields")
 
 
 @splice("field_problems.kind", before="longrope")

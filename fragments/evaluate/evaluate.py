@@ -4,24 +4,10 @@ import dataclasses
 import itertools
 import math
 
-import jax
-import numpy as np
 import tyro
 
 from generator.language import point
-from generator.language.roles import (
-    InputError,
-    abstract_batch,
-    check_config,
-    ending_with_messages,
-    evaluation_batches,
-    has_text,
-    load_checkpoint,
-    load_tokenizer,
-    loss,
-    make_mesh,
-    token_bytes,
-)
+from generator.language.roles import InputError, check_config, ending_with_messages
 
 
 def evaluate(
@@ -38,6 +24,20 @@ def evaluate(
         batches: At most this many batches; by default all.
         tokenizer: Path of a tokenizer.json; by default the one of training.
     """
+    import jax
+    import numpy as np
+
+    from generator.language.roles import (
+        abstract_batch,
+        evaluation_batches,
+        has_text,
+        load_checkpoint,
+        load_tokenizer,
+        loss,
+        make_mesh,
+        token_bytes,
+    )
+
     mesh = make_mesh(1, -1, 1)
     saved, model = load_checkpoint(checkpoint_dir, mesh)
     changed = {"eval_data": data, "batch_size": batch_size, "accumulation": 1}

@@ -6,19 +6,7 @@ from pathlib import Path
 
 import tyro
 
-from generator.language.roles import (
-    Engine,
-    EngineSettings,
-    ModelSettings,
-    ending_with_messages,
-    evaluate_tasks,
-    find_tasks,
-    import_lm_eval,
-    load_chat_template,
-    load_ends,
-    load_to_serve,
-    load_tokenizer,
-)
+from generator.language.roles import EngineSettings, ModelSettings, ending_with_messages
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,6 +27,18 @@ class TaskSettings(ModelSettings):
 @ending_with_messages()
 def main() -> None:
     settings = tyro.cli(TaskSettings, prog=f"python -m {__package__}.evaluate_tasks")
+    # after help and refusals, as it takes seconds
+    from generator.language.roles import (
+        Engine,
+        evaluate_tasks,
+        find_tasks,
+        import_lm_eval,
+        load_chat_template,
+        load_ends,
+        load_to_serve,
+        load_tokenizer,
+    )
+
     table = find_tasks(settings.tasks, settings.include_path)
     if settings.out:
         Path(settings.out).touch()  # where it cannot be written, this is told before the evaluation

@@ -8,21 +8,7 @@ from pathlib import Path
 import tyro
 
 from generator.language import point, setting
-from generator.language.roles import (
-    Detokenizer,
-    Engine,
-    EngineSettings,
-    InputError,
-    ModelSettings,
-    SamplingParams,
-    as_text,
-    default_sampling,
-    ending_with_messages,
-    load_ends,
-    load_generation,
-    load_to_serve,
-    tokenizer_to_serve,
-)
+from generator.language.roles import InputError, ModelSettings, SamplingParams, ending_with_messages
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,6 +32,19 @@ def main() -> None:
     if (prompt is None) == (prompts is None):
         raise InputError("give either --prompt TEXT or --prompts FILE")
     point("generate.start", settings)
+    # after help and refusals, as it takes seconds
+    from generator.language.roles import (
+        Detokenizer,
+        Engine,
+        EngineSettings,
+        as_text,
+        default_sampling,
+        load_ends,
+        load_generation,
+        load_to_serve,
+        tokenizer_to_serve,
+    )
+
     config, model, mesh = load_to_serve(settings)
     point("generate.loaded", settings, config, model, mesh)
     defaults = default_sampling(load_generation(config.tokenizer), sampled=False)

@@ -2,22 +2,10 @@
 
 import dataclasses
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 import tyro
-from jax import Array
 
 from generator.language import excludes, point
-from generator.language.roles import (
-    Decoder,
-    InputError,
-    ending_with_messages,
-    load_checkpoint,
-    load_tokenizer,
-    make_mesh,
-    with_matrices_in,
-)
+from generator.language.roles import InputError, ending_with_messages
 
 excludes("generate")
 
@@ -34,18 +22,15 @@ class SampleSettings:
     seed: int = 0
 
 
-@jax.jit(static_argnames="top_k")
-def next_token(model: Decoder, text: Array, count: Array, temperature: Array, top_k: int, key: Array) -> Array:
-    """Samples the token [] after the first `count` tokens of text [B, T], B equal rows, from the top_k likeliest."""
-    logits, tokens = jax.lax.top_k(model(text)[0, count - 1], top_k)
-    with point("next_token.sampled", logits, count, temperature, top_k, key):
-        sampled = jax.random.categorical(jax.random.fold_in(key, count), logits / jnp.maximum(temperature, 1e-6))
-    return tokens[jnp.where(temperature > 0, sampled, 0)]
-
-
 @ending_with_messages()
 def main() -> None:
     settings = tyro.cli(SampleSettings, prog=f"python -m {__package__}.generate")
+    # after help and refusals, as they import JAX
+    import jax
+    import numpy as np
+
+    from generator.language.roles import load_checkpoint, load_tokenizer, make_mesh, next_token, with_matrices_in
+
     jax.set_mesh(make_mesh())
     config, model = load_checkpoint(settings.checkpoint_dir, jax.sharding.get_mesh())
     model = with_matrices_in(config.dtype, model)

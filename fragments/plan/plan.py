@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import jax
 import tyro
@@ -132,7 +133,7 @@ class PlanCommand:
     """Searches for the best mesh, microbatches and --remat of a batch on some hardware."""
 
     config: tyro.conf.OmitArgPrefixes[Config]
-    preset: tyro.extras.literal_type_from_choices(PRESETS) = "tiny"  # settings, which those below override
+    preset: Literal[*PRESETS] = "tiny"  # settings, which those below override
     hardware: str = DEFAULT_MACHINE  # what it is planned for: of a recipe, or a topology or chip of compile
     devices: int = 0  # how many; 0: a node, or all of a slice
     compile: int = 6  # the best estimates are compiled until so many fit; 0: none, and ten estimates are shown

@@ -11,27 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-import jax
 import numpy as np
 import rich.progress
 import tyro
 from array_record.python.array_record_module import ArrayRecordWriter
 
 from generator.language import requires
-from generator.language.roles import (
-    PAIR,
-    InputError,
-    abstract_batch,
-    check_config,
-    ending_with_messages,
-    evaluation_batches,
-    load_checkpoint,
-    load_tokenizer,
-    make_mesh,
-    read_description,
-    target_log_likelihoods,
-    token_type,
-)
+from generator.language.roles import InputError, check_config, ending_with_messages
 
 requires("data/pairs")
 
@@ -69,6 +55,20 @@ def write_reference(
         long_chats: What becomes of pairs longer than a sequence, as --long-chats of train.
         tokenizer: Path of a tokenizer.json; by default the one of training.
     """
+    import jax
+
+    from generator.language.roles import (
+        PAIR,
+        abstract_batch,
+        evaluation_batches,
+        load_checkpoint,
+        load_tokenizer,
+        make_mesh,
+        read_description,
+        target_log_likelihoods,
+        token_type,
+    )
+
     folder, description = Path(out).expanduser(), read_description(data)
     if not description or "pairs" not in description:
         raise InputError(f"--data {data}: must be pairs of chosen and rejected answers that `data prepare` wrote")

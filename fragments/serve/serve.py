@@ -2,7 +2,6 @@
 
 import asyncio
 import concurrent.futures
-import dataclasses
 import functools
 import hmac
 import os
@@ -13,7 +12,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import tyro
 import uvicorn
 from prometheus_client import generate_latest
 from starlette import requests
@@ -31,19 +29,17 @@ from generator.language.roles import (
     Chat,
     Completion,
     Engine,
-    EngineSettings,
     EngineThread,
     ExitCode,
     FileTokenizer,
     HTTPProtocol,
     InputError,
-    ModelSettings,
     Refusal,
     ServeMetrics,
+    ServeSettings,
     Wanted,
     as_json,
     default_sampling,
-    ending_with_messages,
     fold_seed,
     gate,
     load_chat_template,
@@ -58,37 +54,6 @@ from generator.language.roles import (
 )
 
 ANSWERED = {"/v1/completions": Completion, "/v1/chat/completions": Chat}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ServeSettings(ModelSettings):
-    """Serves the model of a training run or of a Hugging Face directory with OpenAI's HTTP API."""
-
-    engine: tyro.conf.OmitArgPrefixes[EngineSettings]
-    host: str = "127.0.0.1"  # 0.0.0.0: open to other machines
-    port: int = 8000  # 0: a free one
-    model: str = __package__ or ""  # its name for clients
-    api_key: tuple[str, ...] = ()  # keys of clients; default: those of SERVE_API_KEY, comma-separated
-    without_key: bool = False  # let other machines in without a key
-    allow_host: tuple[str, ...] = ()  # more names of the server that clients may use; *: any
-    allow_origin: tuple[str, ...] = ()  # origins of web pages that may send requests, like https://example.org; *: any
-    max_body: int = 4 * 2**20  # bytes of a request body
-    client_seconds: int = 30  # time limit for a client to send the head or body of a request, or to read
-    request_seconds: int = 3600  # time limit of an answer
-    step_seconds: int = 600  # time limit of a step, after which the server exits
-    drain_seconds: int = 60  # time for running requests to finish after SIGTERM
-    point("ServeSettings.fields")
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Returns the keys of clients. Raises InputError for an empty key, or no key if other machines can connect."""
-        keys, given = self.api_key, os.environ.get("SERVE_API_KEY")
-        keys = keys or (() if given is None else tuple(given.split(",")))
-        if not all(key.strip() for key in keys):
-            raise InputError("--api-key or SERVE_API_KEY is empty: give a key, or leave it out")
-        if not (keys or self.host in ("localhost", "127.0.0.1", "::1") or self.without_key):
-            raise InputError(f"--host {self.host} lets other machines in: set SERVE_API_KEY, or give --without-key")
-        return keys
 
 
 class Server:
@@ -261,15 +226,8 @@ def load_engine(settings: ServeSettings) -> tuple[Engine, AnyTokenizer]:
     return Engine(config, model, load_ends(tokenizer, config.tokenizer), settings.engine, mesh), tokenizer
 
 
-@ending_with_messages()
-def main() -> None:
-    settings = tyro.cli(ServeSettings, prog=f"python -m {__package__}.serve")
-    seconds = {name: getattr(settings, f"{name}_seconds") for name in ("client", "request", "step", "drain")}
-    if min(settings.max_body, *seconds.values()) < 1:
-        raise InputError(f"--max-body, {', '.join(f'--{name}-seconds' for name in seconds)}: must be at least 1")
-    if not settings.model:
-        raise InputError("--model: must be a name")
-    _ = settings.keys  # checked before loading a model
+def run_server(settings: ServeSettings) -> None:
+    """Serves until SIGTERM or SIGINT, or until the engine fails, which the exit code of the process tells."""
     point("serve.start", settings)
     listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -296,7 +254,3 @@ def main() -> None:
         sys.stdout.flush()
         os._exit(ExitCode.HUNG if thread.failed else 0)
     sys.exit(thread.failed)
-
-
-if __name__ == "__main__":
-    main()

@@ -145,8 +145,16 @@ def lead_or_follow(mesh: Mesh | None, run: Callable[..., object], write: Callabl
     return connections
 
 
-@splice("serve.start", "generate.start")
+@splice("serve.start")
 def _(settings):
+    join_job()
+    require_equal("settings", settings)
+
+
+@splice("generate.start")
+def _(settings):
+    from generator.language.roles import join_job, require_equal
+
     join_job()
     require_equal("settings", settings)
 

@@ -54,7 +54,7 @@ def save_served(folder: Path) -> None:
 @contextlib.contextmanager
 def served(folder, *flags: str, program: tuple[str, ...] = ("-m", f"{PACKAGE.name}.serve")):
     """Starts a server; yields its process, its port, and the statuses of three paths while it compiles."""
-    module("serve")
+    module("server")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, *program, "--hf", folder, "--port", str(port), "--dtype", "float32"]

@@ -17,7 +17,7 @@ requires("compile_cache", "command")
 def test_a_cache_that_cannot_be_made(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError):
-        importlib.import_module("..train", __package__).train(
+        importlib.import_module("..trainer", __package__).train(
             dataclasses.replace(SMALL, compile_cache=str(tmp_path / "file/cache"))
         )
 

@@ -191,7 +191,7 @@ def test_the_command_writes_what_it_finds(folder, monkeypatch, capsys):
 
 def test_training_evaluates_on_tasks(folder, tmp_path):
     """As the command does with the checkpoint of the same step."""
-    train = importlib.import_module("..train", __package__).train
+    train = importlib.import_module("..trainer", __package__).train
     given = {"eval_every": 1, "eval_batches": 1, "eval_tasks": str(folder / "choices.yaml"), "eval_tasks_limit": 3}
     config = dataclasses.replace(SMALL, steps=2, checkpoint_dir=str(tmp_path / "run"), **given)
     train(config)

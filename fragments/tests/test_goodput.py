@@ -18,7 +18,7 @@ requires("goodput")
 
 
 def train_module():
-    return importlib.import_module("..train", __package__)
+    return importlib.import_module("..trainer", __package__)
 
 
 def test_all_time_is_told(tmp_path, capsys):

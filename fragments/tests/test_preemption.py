@@ -37,7 +37,7 @@ def _(tmp_path, cache):
 
 
 def train_module():
-    return importlib.import_module("..train", __package__)
+    return importlib.import_module("..trainer", __package__)
 
 
 @pytest.mark.parametrize("phase", ["data", "evaluation", "compilation", "start-up"])

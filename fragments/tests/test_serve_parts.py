@@ -116,7 +116,7 @@ def test_errors_of_our_own_are_told_to_clients(stream, capfd):
 
 
 def test_defaults_come_from_the_checkpoint_and_ids_need_no_tokenizer(tmp_path):
-    serve, openai = module("serve"), module("openai")
+    serve, openai = module("server"), module("openai")
     (tmp_path / "generation_config.json").write_text('{"temperature": 0.25, "top_k": 7, "repetition_penalty": 1.5}')
     config = dataclasses.replace(WIDE, tokenizer=str(tmp_path / "tokenizer.json"))
     engine = types.SimpleNamespace(config=config, room=64, settings=EngineSettings())

@@ -15,7 +15,7 @@ requires("tensorboard", "loss_curve")
 
 
 def train_module():
-    return importlib.import_module("..train", __package__)
+    return importlib.import_module("..trainer", __package__)
 
 
 def test_metrics_go_through_one_function(tmp_path, monkeypatch):

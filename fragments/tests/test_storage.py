@@ -124,12 +124,12 @@ def test_the_lock_of_a_process_that_is_gone_holds_nobody(tmp_path):
 
 FULL = """
 import resource, signal, sys
-from PACKAGE.checkpoint import Checkpoints
+from PACKAGE.checkpoints import Checkpoints
 from PACKAGE.errors import ending_with_messages
 from PACKAGE.parallel import make_mesh
 from PACKAGE.tests.small import SMALL
 from PACKAGE.tests.saved import save_state
-from PACKAGE.train import create_state
+from PACKAGE.trainer import create_state
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a file that grows too large is an error, as on a full disk
 checkpoints, state = Checkpoints(sys.argv[1], SMALL), create_state(SMALL, make_mesh(1, 1, 1))

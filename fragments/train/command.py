@@ -2,15 +2,12 @@
 
 import dataclasses
 import functools
-import os
-import sys
 from typing import Literal
 
-import jax
 import tyro
 
 from generator.language import point
-from generator.language.roles import PRESETS, Config, ending_with_messages, join_job, newest_config, train
+from generator.language.roles import PRESETS, Config, check_config, ending_with_messages
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,16 +26,20 @@ class CommandLine:
 def main() -> None:
     point("command.start")
     parse = functools.partial(tyro.cli, CommandLine, prog=f"python -m {__package__}.train")
-    # defaults come from the preset, or else from the checkpoint that is continued
     given, _ = parse(default=CommandLine(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
+    default = PRESETS[given.preset or "tiny"]
+    point("command.default", default, given)
+    config = parse(default=CommandLine(default)).config
+    if given.preset or not config.checkpoint_dir:
+        check_config(config)
+    # after help and refusals, as they import JAX
+    from generator.language.roles import join_job, newest_config, train
+
     point("command.given", given)
     join_job()
     point("command.joined", given)
-    default = PRESETS.get(given.preset) or newest_config(given.config.checkpoint_dir) or PRESETS["tiny"]
-    point("command.default", default)
-    config = parse(default=CommandLine(default)).config
-    if jax.process_index() > 0:
-        sys.stdout = open(os.devnull, "w")
+    if not given.preset and (saved := newest_config(config.checkpoint_dir)):
+        config = parse(default=CommandLine(saved)).config
     train(config)
 
 

@@ -24,6 +24,8 @@ def find_recipe(preset: str, hardware: str) -> tuple[dict[str, object], str]:
 
 def check_hardware(hardware: str) -> None:
     """Refuses devices that are not those of a recipe, or several times as many, as in several slices."""
+    import jax
+
     kind, count = jax.devices()[0].device_kind, jax.device_count()
     wanted, devices, *_ = HARDWARE[hardware]
     if not re.fullmatch(wanted, kind) or count % devices:
@@ -35,21 +37,17 @@ def _():
     hardware: str = ""  # of a recipe, such as v5p-512: settings for it in place of the preset's, and compiler flags
 
 
-@splice("command.given", after="recovery")
-def _(given):
+@splice("command.default")
+def _(default, given):
     recipe, flags = find_recipe(given.preset, given.hardware)
     set_flags(flags)
+    default = dataclasses.replace(default, **recipe)
 
 
 @splice("command.joined")
 def _(given):
     if given.hardware:
         check_hardware(given.hardware)
-
-
-@splice("command.default")
-def _(default, recipe):
-    default = dataclasses.replace(default, **recipe)
 
 
 @splice("train.monitor")

@@ -13,7 +13,7 @@ from generator.language.roles import Config, InputError
 
 
 class Config:
-    objective: str = "next_token"  # what is minimised
+    objective: str = "next_token"  # what is minimised: next_token, and with their parts dpo, dpo_norm, ipo, orpo, grpo
 
 
 # the summed loss, the number of summands (tokens, pairs), sums for metrics

@@ -1,7 +1,6 @@
 """Weights for serving: sharded over devices, in the dtype of the computation."""
 
 import dataclasses
-from typing import Literal
 
 import jax
 import numpy as np
@@ -13,23 +12,12 @@ from generator.language.roles import (
     Config,
     Decoder,
     InputError,
+    ModelSettings,
     abstract,
     load_checkpoint,
     make_mesh,
     open_hf_model,
 )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelSettings:
-    """Which model to serve, and how."""
-
-    checkpoint_dir: str = ""  # of the training run
-    hf: str = ""  # the Hugging Face directory
-    tokenizer: str = ""  # path of a tokenizer.json, or bytes; "": the model's own
-    dtype: Literal["float32", "bfloat16"] | None = None  # of the computation; default: that of training
-    mesh_tensor: int = 1  # tensor parallelism: devices that split heads and feed-forwards
-    point("ModelSettings.fields")
 
 
 def load_to_serve(settings: ModelSettings) -> tuple[Config, Decoder, Mesh]:

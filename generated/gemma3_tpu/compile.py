@@ -10,22 +10,23 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Any, Literal
 
-import jax
 import tyro
-from jax.experimental import topologies
 
 from .config import HARDWARE, PRESETS, Config
-from .data import abstract_batch
 from .errors import InputError, check_config, ending_with_messages
-from .parallel import abstract, make_mesh
-from .train import compile_step, find_recipe, flops_per_token, new_state, set_flags
+from .train import find_recipe, set_flags
 
 MEMORY = {"v4": 32, "v5e": 16, "v5p": 95, "v6e": 32, "tpu7x": 96}  # of one device
 
 
-def topology_mesh(config: Config, topology: str, slices: int) -> jax.sharding.Mesh:
+def topology_mesh(config: Config, topology: str, slices: int) -> Any:
     """Returns the mesh of slices such as v5p:8x8x4 or v5e:16x16: of descriptions that only a compiler can use."""
+    from jax.experimental import topologies  # after help and refusals, as it takes seconds
+
+    from .parallel import make_mesh
+
     # keeps libtpu from looking for TPUs of this machine, and from locking out a second process
     os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5p-8", "TPU_WORKER_HOSTNAMES": "localhost"}
     os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"
@@ -55,7 +56,7 @@ class CompileCommand:
     """Compiles the training step for devices that are not here, and reports its memory and FLOPs."""
 
     config: tyro.conf.OmitArgPrefixes[Config]
-    preset: tyro.extras.literal_type_from_choices(PRESETS) = "tiny"  # settings, which those below override
+    preset: Literal[*PRESETS] = "tiny"  # settings, which those below override
     hardware: str = ""  # of a recipe, whose settings and devices are the defaults
     topology: str = "v5p:8x8x4"  # chip and size of a slice
     slices: int = 1  # of that topology
@@ -74,6 +75,13 @@ def main() -> None:
     if given.hardware:
         default = dataclasses.replace(default, topology=HARDWARE[given.hardware][2])
     command = parse(default=default)
+    # after help and refusals, as it takes seconds
+    import jax
+
+    from .data import abstract_batch
+    from .parallel import abstract
+    from .trainer import compile_step, flops_per_token, new_state
+
     config, per_device = command.config, command.batch_per_device
     chip = command.topology.partition(":")[0]
     mesh = topology_mesh(config, command.topology, command.slices)

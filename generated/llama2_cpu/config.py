@@ -53,7 +53,7 @@ class Config:
     logits_per_chunk: int = 536_870_912  # logits of a device at a time; if it has more, it computes them twice
     gradient_dtype: Literal["float32", "bfloat16"] = "float32"  # of matrices' gradients, and of their partial sums
     z_loss: float = 0.0  # weight of the squared log of the softmax's normalizer in the loss; 0: none
-    objective: str = "next_token"  # what is minimised
+    objective: str = "next_token"  # what is minimised: next_token, and with their parts dpo, dpo_norm, ipo, orpo, grpo
     loss_per: Literal["token", "sequence"] = "token"  # what counts the same: each token, or each completion
     ratio_per: Literal["token", "sequence"] = "token"  # what has a ratio of probabilities: GSPO has sequence in both
     clip_low: float = 0.2  # ratios below 1 - this give no gradient where the advantage is negative

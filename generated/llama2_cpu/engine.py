@@ -30,150 +30,7 @@ from .model import Decoder
 from .pages import Cache, PagePool, Pages, block_table_widths, empty_pages, layers_in_pool, page_digest
 from .parallel import shard
 from .serve_processes import lead_or_follow, on_each_device, tell
-
-TOP = 20  # likeliest tokens that a request may ask for
-
-BIASES = 512  # tokens whose logits a request may change
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SamplingParams:
-    """How the tokens of a request are sampled."""
-
-    max_tokens: int = 128  # tokens to generate at most
-    temperature: float = 0.0  # divides the logits; 0: always the likeliest token
-    top_k: int = 0  # sample from this many likeliest tokens; 0: from all
-    top_p: float = 1.0  # sample from the fewest likeliest tokens with this total probability
-    min_p: float = 0.0  # sample from tokens with at least this share of the likeliest one's probability
-    seed: int | None = None  # of the random numbers; default: another one for each request
-    presence_penalty: float = 0.0  # subtracted from the logits of tokens generated before
-    frequency_penalty: float = 0.0  # the same, for each occurrence
-    repetition_penalty: float = 1.0  # divides positive logits of all tokens so far, multiplies negative ones
-    ignore_eos: bool = False  # continue after an end-of-sequence token
-    stop_token_ids: tuple[int, ...] = ()  # more tokens that end the sequence
-    min_tokens: int = 0  # tokens to generate before one may end the sequence
-    logit_bias: dict[int, float] = dataclasses.field(default_factory=dict)  # added to the logits of these tokens
-    logprobs: int = 0  # likeliest tokens to return at each place, at most 20
-    prompt_logprobs: bool = False  # return log-probabilities of the prompt's tokens as well
-    adapter: str = ""  # name of the adapter that computes the sequence; "": none
-    scored_from: int = 0  # place in the prompt where prompt_logprobs begin; what is before may come from the cache
-
-
-def sampling_problems(sampling: SamplingParams, prompt: Sequence[int], vocab_size: int) -> list[str]:
-    """Lists what is wrong with a prompt and its sampling, whatever there is room for."""
-    bounds = {"top_p": (1e-6, 1), "min_p": (0, 1), "top_k": (0, vocab_size)}
-    bounds |= {"logprobs": (0, TOP), "repetition_penalty": (1e-3, 1e3)}
-    bounds |= dict.fromkeys(("presence_penalty", "frequency_penalty"), (-100, 100))
-    problems = field_problems(sampling, bounds)
-    named = {"the prompt": prompt, "logit_bias": sampling.logit_bias, "stop_token_ids": sampling.stop_token_ids}
-    for name, tokens in named.items():
-        foreign = [token for token in tokens if not 0 <= token < vocab_size]
-        whose = f"of another tokenizer: the vocabulary has {vocab_size}"
-        problems += [f"{name} has token {token} {whose}" for token in foreign[:1]]
-    return problems if prompt else [*problems, "a prompt is empty: start it with bos"]
-
-
-def fold_seed(seed: int | None, prompt: int, choice: int) -> int:
-    """Returns the seed of a choice of a prompt, by their places in a request.
-
-    The first choice of the first prompt has the seed of the request. Without that, each seed is drawn at random.
-    """
-    if seed is not None and prompt == choice == 0:
-        return seed
-    return int(np.random.SeedSequence(seed, spawn_key=(prompt, choice)).generate_state(1)[0])
-
-
-class SamplingMetadata(NamedTuple):
-    """Sampling settings of B sequences, each array [B]."""
-
-    prompt: Array  # number of tokens in the prompt
-    temperature: Array
-    top_k: Array
-    top_p: Array
-    min_p: Array
-    seed: Array
-    presence_penalty: Array
-    frequency_penalty: Array
-    repetition_penalty: Array
-    biases: Array  # number of logit biases
-    adapter: Array | None = None  # number of the adapter, 0 for none
-
-
-class Biases(NamedTuple):
-    """Logit biases of B sequences, each array [B, BIASES]."""
-
-    tokens: Array
-    values: Array
-    until: Array  # number of generated tokens from which a bias no longer applies
-
-    def add(self, logits: Array, lengths: Array, metadata: SamplingMetadata) -> Array:
-        """Adds the biases to logits [B, V] after the first `lengths` [B] tokens."""
-        counts = jnp.arange(BIASES) < metadata.biases[:, None]
-        counts &= (lengths - metadata.prompt)[:, None] < self.until
-        return logits.at[jnp.arange(len(logits))[:, None], self.tokens].add(jnp.where(counts, self.values, 0))
-
-
-def penalize(logits: Array, sequences: Array, lengths: Array, metadata: SamplingMetadata) -> Array:
-    """Applies penalties to logits [B, V] after the first `lengths` [B] tokens of sequences [B, S]."""
-    B, S = sequences.shape
-    rows, places = jnp.arange(B)[:, None], jnp.arange(S)
-    seen = jnp.zeros(logits.shape, jnp.int32).at[rows, sequences]
-    written = places < lengths[:, None]
-    added = seen.add(written & (places >= metadata.prompt[:, None]))  # [B, V]
-    factor = jnp.where(seen.add(written) > 0, metadata.repetition_penalty[:, None], 1)
-    logits = jnp.where(logits > 0, logits / factor, logits * factor)
-    logits = logits - metadata.presence_penalty[:, None] * (added > 0)
-    return logits - metadata.frequency_penalty[:, None] * added
-
-
-def filter_logits(logits: Array, top_k: Array, top_p: Array, min_p: Array) -> Array:
-    """Masks logits [B, V] with -inf, except the top_k [B] largest (0: all), of these the fewest that make up top_p [B],
-    and of these the ones with at least min_p [B] times the largest probability.
-    """
-    ascending = jnp.sort(logits)
-    kth = jnp.take_along_axis(ascending, (-top_k % logits.shape[1])[:, None], axis=1)  # of 0, the smallest
-    ascending = jnp.where(ascending < kth, -jnp.inf, ascending)
-    kept = (jnp.cumsum(jax.nn.softmax(ascending), axis=-1) > 1 - top_p[:, None]).at[:, -1].set(True)
-    smallest = jnp.min(ascending, axis=-1, where=kept, initial=jnp.inf, keepdims=True)
-    smallest = jnp.maximum(smallest, ascending[:, -1:] + jnp.log(min_p)[:, None])
-    return jnp.where(logits < smallest, -jnp.inf, logits)
-
-
-def sample(logits: Array, sequences: Array, lengths: Array, metadata: SamplingMetadata, biases: Biases) -> Array:
-    """Samples tokens [B] from logits [B, V] after the first `lengths` [B] tokens of sequences [B, S].
-
-    Skips what no sequence in the batch asks for. A sample depends only on its seed and the length of its sequence.
-    """
-    penalties = (metadata.presence_penalty, metadata.frequency_penalty, metadata.repetition_penalty - 1)
-    penalized = jnp.any(jnp.stack(penalties) != 0)
-    logits = jax.lax.cond(penalized, lambda: penalize(logits, sequences, lengths, metadata), lambda: logits)
-    logits = jax.lax.cond(jnp.any(metadata.biases > 0), lambda x: biases.add(x, lengths, metadata), lambda x: x, logits)
-
-    def draw():
-        scaled = logits / jnp.where(metadata.temperature == 0, 1, metadata.temperature)[:, None]
-        filtered = jnp.any((metadata.top_k > 0) | (metadata.top_p < 1) | (metadata.min_p > 0))
-        chosen = metadata.top_k, metadata.top_p, metadata.min_p
-        kept = jax.lax.cond(filtered, lambda: filter_logits(scaled, *chosen), lambda: scaled)
-        keys = jax.vmap(lambda seed, length: jax.random.fold_in(jax.random.key(seed), length))(metadata.seed, lengths)
-        return jax.vmap(jax.random.categorical)(keys, kept)
-
-    likeliest = jnp.argmax(logits, axis=-1)
-    sampled = jax.lax.cond(jnp.any(metadata.temperature > 0), draw, lambda: likeliest)
-    return jnp.where(metadata.temperature == 0, likeliest, sampled).astype(jnp.int32)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class EngineSettings:
-    """Sizes of an engine."""
-
-    max_sequences: int = 32  # sequences that run at a time
-    queue: int = 1024  # requests that may wait
-    max_length: int = 0  # tokens of the longest sequence with its prompt; 0: the context length of the model
-    page_size: int = 64  # tokens in a page; sequences share whole pages of a common prefix
-    kv_cache_tokens: int = 0  # tokens that the KV cache holds; 0: as many as max_sequences sequences have, or as fit
-    chunk: int = 256  # prompt tokens of a prefill step at most; decode steps run in between
-    int8_kv_cache: bool = False  # KV cache in int8: half the memory and bandwidth of bfloat16
-    draft_tokens: int = 0  # tokens of each sequence that speculative decoding drafts and a step verifies
+from .settings import EngineSettings, SamplingParams
 
 
 def check_settings(settings: EngineSettings, context_length: int) -> int:
@@ -280,6 +137,113 @@ def stack(model: Decoder) -> Decoder:
         return p.replace(jnp.stack([layer.astype(layer.dtype) for layer in value])) if isinstance(value, tuple) else p
 
     return jax.tree.map(stack_layers, model, is_leaf=lambda x: isinstance(x, nnx.Param))
+
+
+TOP = 20  # likeliest tokens that a request may ask for
+BIASES = 512  # tokens whose logits a request may change
+
+
+def sampling_problems(sampling: SamplingParams, prompt: Sequence[int], vocab_size: int) -> list[str]:
+    """Lists what is wrong with a prompt and its sampling, whatever there is room for."""
+    bounds = {"top_p": (1e-6, 1), "min_p": (0, 1), "top_k": (0, vocab_size)}
+    bounds |= {"logprobs": (0, TOP), "repetition_penalty": (1e-3, 1e3)}
+    bounds |= dict.fromkeys(("presence_penalty", "frequency_penalty"), (-100, 100))
+    problems = field_problems(sampling, bounds)
+    named = {"the prompt": prompt, "logit_bias": sampling.logit_bias, "stop_token_ids": sampling.stop_token_ids}
+    for name, tokens in named.items():
+        foreign = [token for token in tokens if not 0 <= token < vocab_size]
+        whose = f"of another tokenizer: the vocabulary has {vocab_size}"
+        problems += [f"{name} has token {token} {whose}" for token in foreign[:1]]
+    return problems if prompt else [*problems, "a prompt is empty: start it with bos"]
+
+
+def fold_seed(seed: int | None, prompt: int, choice: int) -> int:
+    """Returns the seed of a choice of a prompt, by their places in a request.
+
+    The first choice of the first prompt has the seed of the request. Without that, each seed is drawn at random.
+    """
+    if seed is not None and prompt == choice == 0:
+        return seed
+    return int(np.random.SeedSequence(seed, spawn_key=(prompt, choice)).generate_state(1)[0])
+
+
+class SamplingMetadata(NamedTuple):
+    """Sampling settings of B sequences, each array [B]."""
+
+    prompt: Array  # number of tokens in the prompt
+    temperature: Array
+    top_k: Array
+    top_p: Array
+    min_p: Array
+    seed: Array
+    presence_penalty: Array
+    frequency_penalty: Array
+    repetition_penalty: Array
+    biases: Array  # number of logit biases
+    adapter: Array | None = None  # number of the adapter, 0 for none
+
+
+class Biases(NamedTuple):
+    """Logit biases of B sequences, each array [B, BIASES]."""
+
+    tokens: Array
+    values: Array
+    until: Array  # number of generated tokens from which a bias no longer applies
+
+    def add(self, logits: Array, lengths: Array, metadata: SamplingMetadata) -> Array:
+        """Adds the biases to logits [B, V] after the first `lengths` [B] tokens."""
+        counts = jnp.arange(BIASES) < metadata.biases[:, None]
+        counts &= (lengths - metadata.prompt)[:, None] < self.until
+        return logits.at[jnp.arange(len(logits))[:, None], self.tokens].add(jnp.where(counts, self.values, 0))
+
+
+def penalize(logits: Array, sequences: Array, lengths: Array, metadata: SamplingMetadata) -> Array:
+    """Applies penalties to logits [B, V] after the first `lengths` [B] tokens of sequences [B, S]."""
+    B, S = sequences.shape
+    rows, places = jnp.arange(B)[:, None], jnp.arange(S)
+    seen = jnp.zeros(logits.shape, jnp.int32).at[rows, sequences]
+    written = places < lengths[:, None]
+    added = seen.add(written & (places >= metadata.prompt[:, None]))  # [B, V]
+    factor = jnp.where(seen.add(written) > 0, metadata.repetition_penalty[:, None], 1)
+    logits = jnp.where(logits > 0, logits / factor, logits * factor)
+    logits = logits - metadata.presence_penalty[:, None] * (added > 0)
+    return logits - metadata.frequency_penalty[:, None] * added
+
+
+def filter_logits(logits: Array, top_k: Array, top_p: Array, min_p: Array) -> Array:
+    """Masks logits [B, V] with -inf, except the top_k [B] largest (0: all), of these the fewest that make up top_p [B],
+    and of these the ones with at least min_p [B] times the largest probability.
+    """
+    ascending = jnp.sort(logits)
+    kth = jnp.take_along_axis(ascending, (-top_k % logits.shape[1])[:, None], axis=1)  # of 0, the smallest
+    ascending = jnp.where(ascending < kth, -jnp.inf, ascending)
+    kept = (jnp.cumsum(jax.nn.softmax(ascending), axis=-1) > 1 - top_p[:, None]).at[:, -1].set(True)
+    smallest = jnp.min(ascending, axis=-1, where=kept, initial=jnp.inf, keepdims=True)
+    smallest = jnp.maximum(smallest, ascending[:, -1:] + jnp.log(min_p)[:, None])
+    return jnp.where(logits < smallest, -jnp.inf, logits)
+
+
+def sample(logits: Array, sequences: Array, lengths: Array, metadata: SamplingMetadata, biases: Biases) -> Array:
+    """Samples tokens [B] from logits [B, V] after the first `lengths` [B] tokens of sequences [B, S].
+
+    Skips what no sequence in the batch asks for. A sample depends only on its seed and the length of its sequence.
+    """
+    penalties = (metadata.presence_penalty, metadata.frequency_penalty, metadata.repetition_penalty - 1)
+    penalized = jnp.any(jnp.stack(penalties) != 0)
+    logits = jax.lax.cond(penalized, lambda: penalize(logits, sequences, lengths, metadata), lambda: logits)
+    logits = jax.lax.cond(jnp.any(metadata.biases > 0), lambda x: biases.add(x, lengths, metadata), lambda x: x, logits)
+
+    def draw():
+        scaled = logits / jnp.where(metadata.temperature == 0, 1, metadata.temperature)[:, None]
+        filtered = jnp.any((metadata.top_k > 0) | (metadata.top_p < 1) | (metadata.min_p > 0))
+        chosen = metadata.top_k, metadata.top_p, metadata.min_p
+        kept = jax.lax.cond(filtered, lambda: filter_logits(scaled, *chosen), lambda: scaled)
+        keys = jax.vmap(lambda seed, length: jax.random.fold_in(jax.random.key(seed), length))(metadata.seed, lengths)
+        return jax.vmap(jax.random.categorical)(keys, kept)
+
+    likeliest = jnp.argmax(logits, axis=-1)
+    sampled = jax.lax.cond(jnp.any(metadata.temperature > 0), draw, lambda: likeliest)
+    return jnp.where(metadata.temperature == 0, likeliest, sampled).astype(jnp.int32)
 
 
 class Slots(NamedTuple):

@@ -17,10 +17,11 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .engine import Device, Engine, QueueFull, Request, SamplingParams, computing, run, write
+from .engine import Device, Engine, QueueFull, Request, computing, run, write
 from .errors import InputError
 from .openai import Refusal
 from .serve_processes import any_gone
+from .settings import SamplingParams
 
 
 def begin_with_few(device: Device) -> Iterator[str]:

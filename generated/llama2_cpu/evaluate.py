@@ -8,16 +8,9 @@ import dataclasses
 import itertools
 import math
 
-import jax
-import numpy as np
 import tyro
 
-from .checkpoint import load_checkpoint
-from .data import abstract_batch, evaluation_batches
 from .errors import InputError, check_config, ending_with_messages
-from .parallel import make_mesh
-from .tokenizer import has_text, load_tokenizer, token_bytes
-from .train import loss
 
 
 def evaluate(
@@ -34,6 +27,15 @@ def evaluate(
         batches: At most this many batches; by default all.
         tokenizer: Path of a tokenizer.json; by default the one of training.
     """
+    import jax
+    import numpy as np
+
+    from .checkpoints import load_checkpoint
+    from .data import abstract_batch, evaluation_batches
+    from .parallel import make_mesh
+    from .tokenizer import has_text, load_tokenizer, token_bytes
+    from .trainer import loss
+
     mesh = make_mesh(1, -1, 1)
     saved, model = load_checkpoint(checkpoint_dir, mesh)
     changed = {"eval_data": data, "batch_size": batch_size, "accumulation": 1}

@@ -12,14 +12,8 @@ from pathlib import Path
 
 import tyro
 
-from .adapters import load_adapters
-from .cluster import join_job, require_equal
-from .documents import as_text
-from .engine import Engine, EngineSettings, SamplingParams
 from .errors import InputError, ending_with_messages
-from .text import Detokenizer, default_sampling, load_ends, load_generation
-from .tokenizer import tokenizer_to_serve
-from .weights import ModelSettings, load_to_serve
+from .settings import ModelSettings, SamplingParams
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,9 +36,21 @@ def main() -> None:
     prompt, prompts = settings.prompt, settings.prompts
     if (prompt is None) == (prompts is None):
         raise InputError("give either --prompt TEXT or --prompts FILE")
+    from .cluster import join_job, require_equal
+
     join_job()
     require_equal("settings", settings)
+    # after help and refusals, as it takes seconds
+    from .documents import as_text
+    from .engine import Engine
+    from .settings import EngineSettings
+    from .text import Detokenizer, default_sampling, load_ends, load_generation
+    from .tokenizer import tokenizer_to_serve
+    from .weights import load_to_serve
+
     config, model, mesh = load_to_serve(settings)
+    from .adapters import load_adapters
+
     load_adapters(config, model, settings.lora_modules, mesh)
     defaults = default_sampling(load_generation(config.tokenizer), sampled=False)
     sampling = parse(default=GenerateSettings(sampling=SamplingParams(**defaults))).sampling

@@ -17,7 +17,7 @@ from jax.experimental import multihost_utils
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from .checkpoint import Checkpoints, changes, checksums
+from .checkpoints import Checkpoints, changes, checksums
 from .cluster import WAITS, Damage, absolute, agree, on_all_processes
 from .config import Config
 from .data import Batches

@@ -15,7 +15,8 @@ import msgspec
 from msgspec import Meta
 
 from .chat_template import ChatTemplate, TemplateError, TooLong, for_template
-from .engine import Request, SamplingParams
+from .engine import Request
+from .settings import SamplingParams
 from .text import Detokenizer
 from .tokenizer import AnyTokenizer, has_text, token_bytes
 from .tool_parser import ToolCalls

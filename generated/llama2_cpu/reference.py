@@ -14,19 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-import jax
 import numpy as np
 import rich.progress
 import tyro
 from array_record.python.array_record_module import ArrayRecordWriter
 
-from .chats import PAIR
-from .checkpoint import load_checkpoint
-from .data import abstract_batch, evaluation_batches, read_description, token_type
 from .errors import InputError, check_config, ending_with_messages
-from .parallel import make_mesh
-from .tokenizer import load_tokenizer
-from .train import target_log_likelihoods
 
 
 def pair_records(row: dict[str, np.ndarray], dtype: np.dtype) -> Iterator[bytes]:
@@ -62,6 +55,15 @@ def write_reference(
         long_chats: What becomes of pairs longer than a sequence, as --long-chats of train.
         tokenizer: Path of a tokenizer.json; by default the one of training.
     """
+    import jax
+
+    from .chats import PAIR
+    from .checkpoints import load_checkpoint
+    from .data import abstract_batch, evaluation_batches, read_description, token_type
+    from .parallel import make_mesh
+    from .tokenizer import load_tokenizer
+    from .trainer import target_log_likelihoods
+
     folder, description = Path(out).expanduser(), read_description(data)
     if not description or "pairs" not in description:
         raise InputError(f"--data {data}: must be pairs of chosen and rejected answers that `data prepare` wrote")

@@ -25,10 +25,11 @@ from .cluster import on_all_processes
 from .config import Config
 from .data import Batches, fingerprint, identity
 from .documents import find_files
-from .engine import Engine, EngineSettings, Request, SamplingParams
+from .engine import Engine, Request
 from .errors import InputError
 from .model import Decoder
 from .rewards import Rewards
+from .settings import EngineSettings, SamplingParams
 from .teacher import teacher_advantages
 from .text import load_ends
 from .tokenizer import AnyTokenizer, load_tokenizer

@@ -3,14 +3,13 @@
 
 import dataclasses
 import sys
-from typing import Literal
 
 import jax
 import numpy as np
 from flax import nnx
 from jax.sharding import Mesh
 
-from .checkpoint import load_checkpoint
+from .checkpoints import load_checkpoint
 from .config import Config
 from .engine import unstack
 from .errors import InputError
@@ -19,18 +18,7 @@ from .model import Decoder
 from .parallel import abstract, make_mesh
 from .quantized import in_int8
 from .serve_processes import mesh_over_processes, place
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelSettings:
-    """Which model to serve, and how."""
-
-    checkpoint_dir: str = ""  # of the training run
-    hf: str = ""  # the Hugging Face directory
-    tokenizer: str = ""  # path of a tokenizer.json, or bytes; "": the model's own
-    dtype: Literal["float32", "bfloat16"] | None = None  # of the computation; default: that of training
-    mesh_tensor: int = 1  # tensor parallelism: devices that split heads and feed-forwards
-    int8: bool = False  # int8 weights
+from .settings import ModelSettings
 
 
 def load_to_serve(settings: ModelSettings) -> tuple[Config, Decoder, Mesh]:

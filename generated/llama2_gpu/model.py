@@ -221,3 +221,11 @@ class Decoder(nnx.Module):
         """Computes logits [B, T, V] in fp32 from tokens [B, T] int32."""
         x = self.hidden(tokens, positions, segment_ids)
         return self.embedding.logits(x, self.embedding.kernel())
+
+
+@jax.jit(static_argnames="top_k")
+def next_token(model: Decoder, text: Array, count: Array, temperature: Array, top_k: int, key: Array) -> Array:
+    """Samples the token [] after the first `count` tokens of text [B, T], B equal rows, from the top_k likeliest."""
+    logits, tokens = jax.lax.top_k(model(text)[0, count - 1], top_k)
+    sampled = jax.random.categorical(jax.random.fold_in(key, count), logits / jnp.maximum(temperature, 1e-6))
+    return tokens[jnp.where(temperature > 0, sampled, 0)]

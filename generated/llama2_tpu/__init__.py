@@ -2,7 +2,5 @@
 """Llama 2 for TPU."""
 
 from .config import PRESETS, Config
-from .huggingface import load_hf
-from .model import Decoder
 
-__all__ = ["PRESETS", "Config", "Decoder", "load_hf"]
+__all__ = ["PRESETS", "Config"]

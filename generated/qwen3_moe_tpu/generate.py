@@ -6,18 +6,9 @@ python -m qwen3_moe_tpu.generate --checkpoint-dir DIR --prompt "def main" --temp
 
 import dataclasses
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 import tyro
-from jax import Array
 
-from .checkpoint import load_checkpoint
 from .errors import InputError, ending_with_messages
-from .model import Decoder
-from .parallel import make_mesh
-from .tokenizer import load_tokenizer
-from .train import with_matrices_in
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,17 +23,19 @@ class SampleSettings:
     seed: int = 0
 
 
-@jax.jit(static_argnames="top_k")
-def next_token(model: Decoder, text: Array, count: Array, temperature: Array, top_k: int, key: Array) -> Array:
-    """Samples the token [] after the first `count` tokens of text [B, T], B equal rows, from the top_k likeliest."""
-    logits, tokens = jax.lax.top_k(model(text)[0, count - 1], top_k)
-    sampled = jax.random.categorical(jax.random.fold_in(key, count), logits / jnp.maximum(temperature, 1e-6))
-    return tokens[jnp.where(temperature > 0, sampled, 0)]
-
-
 @ending_with_messages()
 def main() -> None:
     settings = tyro.cli(SampleSettings, prog=f"python -m {__package__}.generate")
+    # after help and refusals, as they import JAX
+    import jax
+    import numpy as np
+
+    from .checkpoints import load_checkpoint
+    from .model import next_token
+    from .parallel import make_mesh
+    from .tokenizer import load_tokenizer
+    from .trainer import with_matrices_in
+
     jax.set_mesh(make_mesh())
     config, model = load_checkpoint(settings.checkpoint_dir, jax.sharding.get_mesh())
     model = with_matrices_in(config.dtype, model)

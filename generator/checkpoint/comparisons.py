@@ -46,13 +46,17 @@ class Comparison(NamedTuple):
 
 
 def load_package(folder: Path, modules: Iterable[str] = MODULES) -> SimpleNamespace:
-    """Imports the modules that a package has from its folder, in place of another package of its name."""
+    """Imports the modules that a package has from its folder, in place of another package of its name.
+
+    `train` is trainer.py, as train.py is its command line.
+    """
     for name in [name for name in sys.modules if name.partition(".")[0] == folder.name]:
         del sys.modules[name]
     sys.path.insert(0, str(folder.parent))
     try:
-        present = [name for name in modules if (folder / f"{name}.py").exists()]
-        return SimpleNamespace(**{name: importlib.import_module(f"{folder.name}.{name}") for name in present})
+        files = {name: "trainer" if name == "train" else name for name in modules}
+        present = {name: file for name, file in files.items() if (folder / f"{file}.py").exists()}
+        return SimpleNamespace(**{x: importlib.import_module(f"{folder.name}.{file}") for x, file in present.items()})
     finally:
         sys.path.remove(str(folder.parent))
 

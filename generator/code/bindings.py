@@ -136,6 +136,8 @@ class Scopes:
                 self.occurrences.append(Occurrence(node.target.id, node.target, scope))
                 self._visit(node.value, scope)
                 return
+            case ast.ImportFrom() if is_role_import(node):
+                return
             case ast.Import() | ast.ImportFrom():
                 for alias in node.names:
                     self.imports.append((alias, scope))
@@ -230,6 +232,11 @@ def rename(source: TracedTree, new: Callable[[str], str | None]) -> list[Edit]:
     return edits
 
 
+def is_role_import(node: ast.AST) -> bool:
+    """Returns whether a node imports roles, which are linked by name wherever they are imported: it binds nothing."""
+    return isinstance(node, ast.ImportFrom) and node.module == "generator.language.roles"
+
+
 def imported_name(alias: ast.alias) -> str:
     """Returns the name that an import binds."""
     return alias.asname or alias.name.split(".")[0]
@@ -256,9 +263,11 @@ def bound_names(*nodes: ast.AST, comprehensions: bool = True, parameters: bool =
         comprehensions: whether the variables of comprehensions count, which are known only inside them.
         parameters: whether those of functions and lambdas count, the nodes themselves among them.
     """
-    bound, within = list[str](), list[str]()
+    bound, within, roles = list[str](), list[str](), set[ast.AST]()
     for node in walk(*nodes):
-        if type(node) in _BINDING and (name := bound_name(node)):
+        if is_role_import(node):
+            roles.update(children(node))
+        elif type(node) in _BINDING and node not in roles and (name := bound_name(node)):
             bound.append(name)
         elif isinstance(node, ast.arg) and parameters:
             bound.append(node.arg)

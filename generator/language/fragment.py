@@ -9,10 +9,10 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from generator.code.bindings import imported_name
+from generator.code.bindings import imported_name, is_role_import
 from generator.code.caching import cached
 from generator.code.traced import Traced
-from generator.code.tree import FUNCTIONS, TracedTree, called_name, is_docstring
+from generator.code.tree import FUNCTIONS, TracedTree, called_name, is_docstring, walk
 from generator.errors import LoomError
 from generator.language.grammar import (
     check_decorators,
@@ -100,8 +100,8 @@ def parse_fragment(path: str, text: str) -> Fragment:
 def _check_roles(source: TracedTree) -> None:
     """Refuses an unused import of a role: the import or the use is misspelt, and the weaver links uses."""
     words = Counter(re.findall(r"\w+", source.text))
-    for node in source.module.body:
-        if isinstance(node, ast.ImportFrom) and node.module == "generator.language.roles":
+    for node in walk(source.module):
+        if isinstance(node, ast.ImportFrom) and is_role_import(node):
             for alias in node.names:
                 if words[alias.name] == 1:
                     message = f"imports {alias.name} and does not use it"

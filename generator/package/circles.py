@@ -28,7 +28,12 @@ def check_import_circles(
         builtin: the paths of sources that the user of a project cannot change.
     """
     uses = {  # file -> other file -> the key of a definition, and a key in the other file that it uses
-        file: {files[used]: (key, used) for key in keys for used in references(key).uses}
+        file: {
+            files[used]: (key, used)
+            for key in keys
+            for used in references(key).uses
+            if used not in references(key).late
+        }
         for file, keys in keys_of.items()
     }
     try:
@@ -44,7 +49,9 @@ def check_import_circles(
             needed = {files[key] for key in reachable([used], references)} - {files[used], file}
             stays = [key for key in reachable([used], references) if files[key] == files[used] and key != used]
             if needed.isdisjoint(circle) and not stays:
-                names = " or ".join(f"fragments/{folder}/" for folder, place in folders.items() if place == file)
+                names = " or ".join(
+                    f"fragments/{folder}/" for folder, place in folders.items() if place == file and "/" not in folder
+                )
                 remedy = f"Move {used} to a fragment of its own in {names}, whose definitions go to {file}."
                 break
         key, used, _ = edges[0]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from generator import __version__
 from generator.code.caching import cached
 from generator.code.format import format_python
-from generator.code.traced import Origin, Traced
-from generator.code.tree import module_of
+from generator.code.traced import Edit, Origin, Traced
+from generator.code.tree import TracedTree, module_of, reindent
 from generator.errors import LoomError, short
 from generator.language.fragment import Fragment
 from generator.language.parts import Definition, Field, Import
@@ -20,7 +20,7 @@ from generator.package.config import write_values
 from generator.package.imports import make_import, name_order, write_imports
 from generator.package.templating import render_text
 from generator.recipe.recipe import Recipe
-from generator.weave.link import Linker, References, reachable
+from generator.weave.link import Linker, References, reachable, role_imports
 
 CONFIG = "config.py"
 
@@ -50,12 +50,12 @@ class Layout:
 
 
 def file_of(fragment: Fragment, recipe: Recipe) -> str:
-    """Returns the file for a fragment's definitions, by its folder."""
+    """Returns the file for a fragment's definitions, by its name or else its folder."""
     folders = recipe.package_file.data.folders
     if fragment.folder not in folders:
         remedy = f"Add `{fragment.folder} = ...` under [folders], or move the fragment."
         raise LoomError(f"no file for fragments in {fragment.folder}/", recipe.package_file.path, remedy)
-    file = folders[fragment.folder]
+    file = folders.get(fragment.name) or folders[fragment.folder]
     return f"{file}{fragment.short}.py" if file.endswith("/") else file
 
 
@@ -88,7 +88,7 @@ class _Links:
                 where = str(recipe.package_file.origin("exports"))
                 raise LoomError(f"the package exports {name}, which no selected fragment defines", where, "Remove it.")
         roots = [key for key in definitions if key.endswith(":__main__") or key.startswith("tests/")]
-        self.reachable = reachable([*self.exports, *roots], self.references)
+        self.reachable = reachable([*self.exports, *recipe.package_file.data.roots, *roots], self.references)
 
     def references(self, key: str) -> References:
         if key not in self._references:
@@ -126,14 +126,25 @@ def link_files(recipe: Recipe, definitions: dict[str, Definition], fields: list[
             make_import(file, links.files[used], used, links.texts[key].origin_at(0))
             for key in keys
             for used in links.references(key).uses
-            if links.files[used] != file
+            if links.files[used] != file and used not in links.references(key).late
         ]
-        texts = [links.texts[key] for key in keys]
+        texts = [_with_late_imports(links.texts[key], file, links, key) for key in keys]
         fragments[file] = tuple(dict.fromkeys(paths[path] for text in texts for path in text.paths() if path in paths))
         unformatted[file] = [write_imports([*outside, *inside]), *texts]
         modules[file] = tuple(sorted({item.module.split(".")[0] for item in outside}))
     unformatted["__init__.py"] = _write_init(recipe, links)
     return LinkedFiles(unformatted, modules, fragments)
+
+
+def _with_late_imports(text: Traced, file: str, links: _Links, key: str) -> Traced:
+    """Returns a definition in which each import of roles is one from the files that define them."""
+    keys, edits, source = {used.split(":")[-1]: used for used in links.references(key).late}, [], TracedTree(text)
+    for node in role_imports(text.text):
+        origin = text.origin_at(source.span(node)[0])
+        used = [keys[alias.name] for alias in node.names if alias.name in keys]  # a splice may have replaced uses
+        imports = write_imports(make_import(file, links.files[x], x, origin) for x in used if links.files[x] != file)
+        edits.append(Edit(*source.without_comments(node), reindent(imports, source.indent(node))))
+    return text.edited(edits)
 
 
 def lay_out(recipe: Recipe, linked: LinkedFiles) -> Layout:

@@ -209,6 +209,7 @@ class PackageToml(SourceToml):
     """`templates/package.toml`."""
 
     exports: SomeNames
+    roots: tuple[str, ...] = ()  # public names that `__init__.py` does not import
     folders: dict[str, Place]
     documentation: dict[str, str]
     config: ConfigTable

@@ -11,7 +11,8 @@ import builtins
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from generator.code.bindings import free_names
+from generator.code.bindings import free_names, is_role_import
+from generator.code.caching import cached
 from generator.code.traced import Origin, Traced
 from generator.code.tree import FUNCTIONS, parse, walk
 from generator.errors import LoomError
@@ -59,6 +60,13 @@ def _visible_in(file: str) -> str:
     return "" if folder != "tests" else file if name.startswith(("test_", "conftest")) else "tests/"
 
 
+@cached
+def role_imports(text: str) -> tuple[ast.ImportFrom, ...]:
+    """Returns the imports of roles inside a definition: they stand where the module that defines one is loaded."""
+    nodes = walk(parse(text).module) if "generator.language.roles" in text else ()
+    return tuple(node for node in nodes if isinstance(node, ast.ImportFrom) and is_role_import(node))
+
+
 def _where(definition: Definition) -> Origin:
     return origin_of(definition.text, definition.name)
 
@@ -80,10 +88,12 @@ class References:
     Attributes:
         uses: keys of other definitions, in order of first use.
         imports: the imports that its text needs.
+        late: those of `uses` that the text itself imports, when it runs.
     """
 
     uses: tuple[str, ...]
     imports: tuple[Import, ...]
+    late: frozenset[str] = frozenset()
 
 
 class Linker:
@@ -111,7 +121,7 @@ class Linker:
     def link(self, text: Traced, file: str) -> References:
         """Returns the references of a text in `file`."""
         uses, imports = [], []
-        imported = self._imports(text)
+        imported, late = self._imports(text), {alias.name for node in role_imports(text.text) for alias in node.names}
         for name in free_names(text.text):
             keys = f"{file}:{name}", f"{file.rpartition('/')[0]}/:{name}", name
             key = next((key for key in keys if key in self.definitions), self._extra.get(name, ""))
@@ -124,7 +134,7 @@ class Linker:
                 imports += candidates
             elif name not in _BUILTINS:
                 self._undefined(name, text)
-        return References(tuple(uses), tuple(imports))
+        return References(tuple(uses), tuple(imports), frozenset(key for key in uses if key.split(":")[-1] in late))
 
     def _imports(self, text: Traced) -> dict[str, list[Import]]:
         """Returns the imports of a text's own fragments, by the names that they bind."""

@@ -18,11 +18,12 @@ import jax
 number, count, port, directory, fault = *map(int, sys.argv[1:4]), *sys.argv[4:]
 if count > 1:
     jax.distributed.initialize(f"127.0.0.1:{port}", count, number)
-from llama2_cpu import checkpoint, cluster, errors
+from llama2_cpu import checkpoints as checkpoint
+from llama2_cpu import cluster, errors
 from llama2_cpu.parallel import abstract, make_mesh
 from llama2_cpu.tests.saved import Numbers
 from llama2_cpu.tests.small import SMALL
-from llama2_cpu.train import checkpoint_items, create_state, new_state
+from llama2_cpu.trainer import checkpoint_items, create_state, new_state
 
 mesh = make_mesh(1, -1, 1)
 cluster.WAITS = checkpoint.WAITS = (0.1, 0.1)

@@ -23,7 +23,7 @@ cache, data = test_kills.cache, test_kills.data  # fixtures
 SHAPE = 4, 1  # processes, devices of each
 SUMS = """
 import hashlib, jax, sys
-from llama2_cpu.checkpoint import load_checkpoint
+from llama2_cpu.checkpoints import load_checkpoint
 from llama2_cpu.parallel import make_mesh
 _, model = load_checkpoint(sys.argv[1], make_mesh(1, 1, 1))
 print("sums", [hashlib.sha256(x.tobytes()).hexdigest() for x in jax.device_get(jax.tree.leaves(model))])

@@ -28,7 +28,18 @@ from families.weaving import LIBRARY, batch_of, woven, write
 from generator.checkpoint.comparisons import load_package
 from generator.weaver import weave
 
-MODULES = "checkpoint", "config", "data", "huggingface", "model", "parallel", "preferences", "reference", "train"
+MODULES = (
+    "checkpoint",
+    "checkpoints",
+    "config",
+    "data",
+    "huggingface",
+    "model",
+    "parallel",
+    "preferences",
+    "reference",
+    "train",
+)
 BETA = 0.3
 
 
@@ -198,7 +209,7 @@ def test_a_resumed_run_is_the_same_to_the_bit(tuned):
     with pytest.raises(package.train.InputError, match="not what this run had up to 3"):
         package.train.train(dataclasses.replace(config, data=str(folder / "of_policy")))
     package.train.train(config)
-    first, again = (jax.tree.leaves(package.checkpoint.load_checkpoint(str(x), None)[1]) for x in (whole, resumed))
+    first, again = (jax.tree.leaves(package.checkpoints.load_checkpoint(str(x), None)[1]) for x in (whole, resumed))
     for ours, theirs in zip(first, again, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     told = []

@@ -18,10 +18,10 @@ from generator.weaver import weave
 def test_saved_and_read_again(tmp_path, monkeypatch):
     folder = write(weave("gemma3", "cpu", LIBRARY), tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    checkpoint = importlib.import_module(f"{folder.name}.checkpoint")
+    checkpoint = importlib.import_module(f"{folder.name}.checkpoints")
     package = importlib.import_module(folder.name)
     config = dataclasses.replace(package.PRESETS["tiny"], layers=6, width=32, mlp_width=48)
-    model = jax.jit(lambda: package.Decoder(config, nnx.Rngs(0)))()
+    model = jax.jit(lambda: importlib.import_module(f"{folder.name}.model").Decoder(config, nnx.Rngs(0)))()
     assert 0 in {x.size for x in jax.tree.leaves(model)}
     checkpoints = checkpoint.Checkpoints(str(tmp_path / "run"), config)
     checkpoints.save(0, {"model": model})
@@ -42,4 +42,4 @@ def test_a_model_does_without_no_layer(architecture, tmp_path, monkeypatch):
     package = importlib.import_module(folder.name)
     config = dataclasses.replace(package.PRESETS["tiny"], layers=5)
     with pytest.raises(Exception, match="--layers 5: must be a multiple of the period, 4"):
-        jax.eval_shape(lambda: package.Decoder(config, nnx.Rngs(0)))
+        jax.eval_shape(lambda: importlib.import_module(f"{folder.name}.model").Decoder(config, nnx.Rngs(0)))

@@ -188,7 +188,7 @@ def test_a_run_goes_on_to_the_bit_and_its_average_is_that_of_a_plain_loop(packag
             np.testing.assert_allclose(model[name], x, rtol=1e-4, atol=1e-6, err_msg=name)
         assert any(np.abs(model[name] - learnt[name]).max() > 1e-3 for name in average)
     # what is generated from and exported, and what was evaluated
-    checkpoint = importlib.import_module(f"{package.config.__package__}.checkpoint")
+    checkpoint = importlib.import_module(f"{package.config.__package__}.checkpoints")
     _, loaded = checkpoint.load_checkpoint(str(tmp_path / "run"), package.parallel.make_mesh(1, 1, 1))
     assert all(np.array_equal(x, model[name]) for name, x in package.parallel.named_arrays(loaded).items())
     (batch,) = package.train.held_out_batches(config, range(config.batch_size))

@@ -114,7 +114,7 @@ def test_a_server_is_valid_probed_and_closed(path):
     check_hardened(pod)
     (container,) = pod["containers"]
     given = flags(container["command"])
-    source = "".join((package / name).read_text() for name in ("serve.py", "weights.py"))  # ModelSettings
+    source = "".join((package / name).read_text() for name in ("serve.py", "server.py", "settings.py"))  # ModelSettings
     assert container["command"][:3] == ["python", "-m", f"{package.name}.serve"]
     assert all(f"    {name.replace('-', '_')}: " in source for name in given)
     assert container["ports"] == [{"name": "http", "containerPort": int(given["port"]), "protocol": "TCP"}]

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 REFUSAL = """
 import sys
 import transformers
-from own_cpu import load_hf
+from own_cpu.huggingface import load_hf
 from own_cpu.data import InputError
 
 sizes = dict(vocab_size=37, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48)
@@ -35,7 +35,7 @@ MUON = """
 import dataclasses
 import jax, numpy as np
 from own_cpu.config import PRESETS
-from own_cpu.train import make_optimizer, new_state
+from own_cpu.trainer import make_optimizer, new_state
 
 sizes = dict(width=64, layers=2, heads=2, kv_heads=1, mlp_width=96, warmup_ratio=0.0, weight_decay=0.0)
 config = dataclasses.replace(PRESETS["tiny"], **sizes)
@@ -63,7 +63,7 @@ LEFT_OVER = """
 import dataclasses
 from own_cpu.config import PRESETS
 from own_cpu.errors import InputError
-from own_cpu.train import train
+from own_cpu.trainer import train
 
 try:
     train(dataclasses.replace(PRESETS["tiny"], layers=5))

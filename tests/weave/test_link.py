@@ -51,6 +51,15 @@ class TestNames:
             'from .model import model\nfrom .train import loss\n\n__all__ = ["loss", "model"]\n'
         )
 
+    def test_an_import_of_roles_in_a_function_stays_there(self):
+        """And is from the file that defines the role; other files may import this one."""
+        late = "def loss(x):\n    x += 1\n    # late\n    from generator.language.roles import attend\n\n    return attend(x)\n"
+        made = package(
+            {"model/model": MODEL, "model/plain": PLAIN, "train/loss": late},
+            package=PACKAGE.replace('"model"', '"model", "loss"', 1),
+        )
+        assert made.files["train.py"].endswith('"""\n\n\n' + late.replace("generator.language.roles", ".model"))
+
     @pytest.mark.parametrize(
         ("text", "line"),
         [

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checkpoint import Checkpoints
+from ..checkpoints import Checkpoints
 from ..parallel import abstract, make_mesh
-from ..train import TrainState, checkpoint_items, create_state, new_state
+from ..trainer import TrainState, checkpoint_items, create_state, new_state
 from .small import SMALL
 
 

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from ..generate import next_token
-from ..model import Decoder
+from ..model import Decoder, next_token
 from .processes import PACKAGE, run_python
 from .saved import save_two
 from .small import SMALL

@@ -5,7 +5,7 @@ import dataclasses
 
 import numpy as np
 
-from ..train import learning_rate
+from ..trainer import learning_rate
 from .small import SMALL
 
 

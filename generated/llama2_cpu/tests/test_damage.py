@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ..checkpoint import Checkpoints, load_checkpoint
+from ..checkpoints import Checkpoints, load_checkpoint
 from ..errors import InputError
 from .saved import restore_state, same, save_state, save_two, with_nan
 from .small import SMALL

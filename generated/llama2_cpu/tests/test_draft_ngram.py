@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from ..engine import Engine, EngineSettings, Request, SamplingParams, draft_ngram
+from ..engine import Engine, Request, draft_ngram
+from ..settings import EngineSettings, SamplingParams
 from .engines import WIDE, wide_model
 
 

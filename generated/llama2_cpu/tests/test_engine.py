@@ -9,9 +9,10 @@ import jax
 import numpy as np
 import pytest
 
-from ..engine import Engine, EngineSettings, QueueFull, SamplingParams, run
+from ..engine import Engine, QueueFull, run
 from ..errors import InputError
 from ..huggingface import save_hf
+from ..settings import EngineSettings, SamplingParams
 from .engines import WIDE, check_scores, drafting, scoring, wide_model
 
 PROMPTS = [[1, 2, 3, 4, 5, 6, 7], [8], [9, 10, 11]]

@@ -19,7 +19,7 @@ def test_a_checkpoint_is_evaluated_as_in_training(tmp_path):
     """Uses the same held-out data; a byte tokenizer has one token per byte, and one more per document."""
     data = Path(email.__file__).parent / "mime/[m]*.py"
     config = dataclasses.replace(SMALL, steps=2, eval_batches=9999, data=str(data), eval_data=str(data))
-    importlib.import_module("..train", __package__).train(dataclasses.replace(config, checkpoint_dir=str(tmp_path)))
+    importlib.import_module("..trainer", __package__).train(dataclasses.replace(config, checkpoint_dir=str(tmp_path)))
     found = evaluate(str(tmp_path), str(data), config.batch_size)
     records = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
     (told,) = (record["eval/loss"] for record in records if "eval/loss" in record)

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from ..chat_template import load_chat_template
-from ..engine import Engine, EngineSettings, SamplingParams
+from ..engine import Engine
 from ..errors import InputError
-from ..evaluate_tasks import EngineModel, evaluate_tasks, find_tasks, score_tasks
 from ..huggingface import save_hf
+from ..settings import EngineSettings, ModelSettings, SamplingParams
+from ..tasks import EngineModel, evaluate_tasks, find_tasks, score_tasks
 from ..text import load_ends
 from ..tokenizer import load_tokenizer
-from ..weights import ModelSettings, load_to_serve
+from ..weights import load_to_serve
 from .engines import WIDE, wide_model
 from .made_tokenizers import save_as_transformers_does
 from .saved import read_metrics
@@ -180,7 +181,7 @@ def test_the_command_writes_what_it_finds(folder, monkeypatch, capsys):
 
 def test_training_evaluates_on_tasks(folder, tmp_path):
     """As the command does with the checkpoint of the same step."""
-    train = importlib.import_module("..train", __package__).train
+    train = importlib.import_module("..trainer", __package__).train
     given = {"eval_every": 1, "eval_batches": 1, "eval_tasks": str(folder / "choices.yaml"), "eval_tasks_limit": 3}
     config = dataclasses.replace(SMALL, steps=2, checkpoint_dir=str(tmp_path / "run"), **given)
     train(config)

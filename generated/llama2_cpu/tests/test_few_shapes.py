@@ -3,8 +3,9 @@
 
 import jax
 
-from ..engine import Engine, EngineSettings, SamplingParams
+from ..engine import Engine
 from ..engine_thread import begin_with_few
+from ..settings import EngineSettings, SamplingParams
 from .engines import WIDE, wide_model
 
 PROMPTS = [list(range(5, 5 + n)) for n in (9, 17, 13)]

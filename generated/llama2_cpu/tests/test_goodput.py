@@ -16,7 +16,7 @@ from .small import SMALL
 
 
 def train_module():
-    return importlib.import_module("..train", __package__)
+    return importlib.import_module("..trainer", __package__)
 
 
 def test_all_time_is_told(tmp_path, capsys):

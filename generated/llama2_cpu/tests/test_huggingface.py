@@ -14,7 +14,7 @@ import tokenizers
 from flax import nnx
 from safetensors.numpy import load_file, save_file
 
-from ..checkpoint import load_checkpoint
+from ..checkpoints import load_checkpoint
 from ..config import PRESETS, Config
 from ..errors import InputError
 from ..huggingface import hf_buffers, hf_sizes, hf_views, load_hf, save_hf

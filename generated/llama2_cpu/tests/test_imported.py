@@ -5,8 +5,9 @@ import pytest
 
 from ..checkpoint import import_hf
 from ..errors import InputError
+from ..settings import ModelSettings
 from ..tokenizer import load_tokenizer
-from ..weights import ModelSettings, load_to_serve
+from ..weights import load_to_serve
 from .served import module, save_served
 
 

@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ..engine import Engine, EngineSettings, SamplingParams
+from ..engine import Engine
 from ..model import Decoder
 from ..pages import heads_in_int8
+from ..settings import EngineSettings, SamplingParams
 from .engines import WIDE, drafting, wide_model
 
 LONGEST = 96

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from ..errors import InputError
-from ..train import Monitor, drop_later_records
+from ..trainer import Monitor, drop_later_records
 from .small import SMALL
 
 

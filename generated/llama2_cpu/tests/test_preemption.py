@@ -15,7 +15,7 @@ from .small import SMALL
 
 
 def train_module():
-    return importlib.import_module("..train", __package__)
+    return importlib.import_module("..trainer", __package__)
 
 
 @pytest.mark.parametrize("phase", ["data", "evaluation", "compilation", "start-up"])

@@ -19,7 +19,7 @@ from ..errors import InputError
 from ..parallel import make_mesh
 from ..preferences import PREFERENCES, log_odds, preference_loss
 from ..tokenizer import load_tokenizer
-from ..train import train
+from ..trainer import train
 from .chat_forms import CHAT_FORMS, save_chat_tokenizer, say
 from .prepares import refused_prepare, run_prepare
 from .reference import assert_same

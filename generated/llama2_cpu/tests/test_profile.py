@@ -15,7 +15,7 @@ from .small import SMALL
 
 
 def train_module():
-    return importlib.import_module("..train", __package__)
+    return importlib.import_module("..trainer", __package__)
 
 
 @pytest.mark.filterwarnings("ignore:builtin type:DeprecationWarning")  # of JAX's reader, in Python 3.12

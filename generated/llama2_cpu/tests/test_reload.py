@@ -7,10 +7,11 @@ import jax
 import pytest
 from flax import nnx
 
-from ..engine import Engine, EngineSettings, Request, SamplingParams, replace_weights, run
+from ..engine import Engine, Request, replace_weights, run
 from ..errors import InputError
 from ..huggingface import save_hf
 from ..model import Decoder
+from ..settings import EngineSettings, SamplingParams
 from .engines import WIDE, check_scores, scoring, wide_model
 from .processes import PACKAGE
 from .served import ask, complete, save_served, served

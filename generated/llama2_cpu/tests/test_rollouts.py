@@ -13,12 +13,13 @@ import optax
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ..checkpoint import Checkpoints, load_checkpoint
-from ..engine import Engine, EngineSettings, Request, SamplingParams
+from ..checkpoints import Checkpoints, load_checkpoint
+from ..engine import Engine, Request
 from ..errors import InputError
 from ..parallel import make_mesh
 from ..rollouts import Rollouts
-from ..train import grpo_loss, loss, train
+from ..settings import EngineSettings, SamplingParams
+from ..trainer import grpo_loss, loss, train
 from .engines import WIDE, wide_model
 
 AUXILIARY = {f.name: 0.0 for f in dataclasses.fields(WIDE) if f.name in ("load_balance", "router_z", "mtp_loss_weight")}

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ..checkpoint import load_checkpoint
+from ..checkpoints import load_checkpoint
 from ..errors import InputError
 from ..parallel import make_mesh
 from ..rollouts import Rollouts
-from ..train import train
+from ..trainer import train
 from .engines import WIDE
 
 

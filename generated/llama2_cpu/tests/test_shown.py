@@ -14,7 +14,7 @@ from .small import SMALL
 
 
 def train_module():
-    return importlib.import_module("..train", __package__)
+    return importlib.import_module("..trainer", __package__)
 
 
 def test_metrics_go_through_one_function(tmp_path, monkeypatch):

@@ -14,11 +14,12 @@ import pytest
 from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ..engine import Request, SamplingParams
+from ..engine import Request
 from ..errors import InputError
 from ..model import Decoder
 from ..parallel import make_mesh
 from ..rollouts import Rollouts
+from ..settings import SamplingParams
 from ..teacher import teacher_logprobs
 from .engines import WIDE, scoring, wide_model
 from .served import save_served, served

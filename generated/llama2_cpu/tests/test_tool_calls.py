@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from ..engine import Request, SamplingParams
+from ..engine import Request
+from ..settings import SamplingParams
 from ..tokenizer import FileTokenizer
 from ..tool_parser import ToolCalls
 from .served import module, save_served

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ..checkpoint import load_checkpoint
-from ..engine import SamplingParams
+from ..checkpoints import load_checkpoint
 from ..errors import InputError
 from ..parallel import make_mesh
 from ..rollouts import Prompt, Rollouts
+from ..settings import SamplingParams
 from ..text import load_ends
 from ..tokenizer import load_tokenizer
-from ..train import train
+from ..trainer import train
 from ..turns import Conversation, Environment, answer, find_calls
 from .engines import WIDE, wide_model
 from .served import save_served

@@ -37,6 +37,27 @@ def test_flags_that_cannot_be_read(arguments, texts, monkeypatch, capsys):
         assert text in said
 
 
+SEEN = """
+import contextlib, io, runpy, sys
+for name in sys.argv[1].split(","):
+    sys.argv = [name, "--help"]
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
+    print(name, *{"jax", "flax", "orbax", "grain", "optax", "matplotlib"} & sys.modules.keys())
+"""
+
+
+def test_help_and_refusals_import_no_jax():
+    """Which takes seconds: a command is parsed and checked before."""
+    commands = [x.stem for x in sorted(PACKAGE.glob("*.py")) if "__main__" in x.read_text()]
+    light = [f"{PACKAGE.name}.{name}" for name in commands if name not in ("data", "plan", "render")]
+    assert {"train", "generate", "checkpoint"} <= {*commands}
+    assert run_python("-c", SEEN, ",".join(light)).stdout.splitlines() == light
+    program = f"import sys\nfrom {PACKAGE.name} import train\ntry: train.main()\nfinally: print('jax' in sys.modules)"
+    done = run_python("-c", program, "--preset", "tiny", "--batch-size", "0")
+    assert (done.returncode, done.stdout) == (2, "False\n") and "--batch-size 0: must be" in done.stderr
+
+
 def test_settings_that_do_not_fit(monkeypatch, capsys):
     assert run_command(monkeypatch, "--checkpoint-every", "0") == 2
     assert capsys.readouterr().err == "error: --checkpoint-every 0: must be an integer from 1 to 2,147,483,647\n"

@@ -3,7 +3,7 @@
 
 import pytest
 
-from ..checkpoint import atomic_directory
+from ..checkpoints import atomic_directory
 from ..errors import InputError
 from .processes import PACKAGE, run_python
 

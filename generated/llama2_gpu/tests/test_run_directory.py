@@ -10,7 +10,7 @@ import sys
 import jax
 import pytest
 
-from ..checkpoint import Checkpoints, keep_tokenizer, load_checkpoint, newest_config
+from ..checkpoints import Checkpoints, keep_tokenizer, load_checkpoint, newest_config
 from ..config import Config
 from ..errors import InputError
 from ..tokenizer import copy_tokenizer, load_tokenizer

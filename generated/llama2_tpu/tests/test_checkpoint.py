@@ -9,10 +9,10 @@ import shutil
 import jax
 import pytest
 
-from ..checkpoint import Checkpoints, load_checkpoint
+from ..checkpoints import Checkpoints, load_checkpoint
 from ..errors import InputError
 from ..parallel import abstract, make_mesh, named_arrays
-from ..train import checkpoint_items, create_state, new_state
+from ..trainer import checkpoint_items, create_state, new_state
 from .processes import run_python
 from .saved import Numbers, restore_state, same, save_state, save_two, with_nan
 from .small import SMALL

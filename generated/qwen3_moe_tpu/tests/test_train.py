@@ -12,7 +12,7 @@ import torch
 
 from ..errors import InputError, check_config
 from ..parallel import named_arrays
-from ..train import loss, train_step, with_matrices_in
+from ..trainer import loss, train_step, with_matrices_in
 from .small import SMALL
 from .start import arrays, random_batch, state_for
 

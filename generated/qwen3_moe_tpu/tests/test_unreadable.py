@@ -6,10 +6,10 @@ import shutil
 
 import pytest
 
-from ..checkpoint import Checkpoints
+from ..checkpoints import Checkpoints
 from ..errors import InputError
 from ..parallel import make_mesh
-from ..train import create_state
+from ..trainer import create_state
 from .saved import restore_state, save_state
 from .small import SMALL
 
