@@ -18,7 +18,7 @@ from .measurements import PACKAGES, SIZES, Sizes
 def describe(sizes: Sizes, small: bool) -> dict[str, Any]:
     """Returns the Config, that of transformers, FLOPs of a token, and bytes of a token in the KV cache."""
     package = f"{PACKAGES[sizes.folder][0]}_gpu"
-    config_, train, files = (importlib.import_module(f"{package}.{x}") for x in ("config", "train", "huggingface"))
+    config_, train, files = (importlib.import_module(f"{package}.{x}") for x in ("config", "trainer", "huggingface"))
     preset = config_.PRESETS["tiny" if small else sizes.preset]
     config = dataclasses.replace(preset, **(sizes.small if small else sizes.config))
     work = sizes.small_work if small else sizes.work

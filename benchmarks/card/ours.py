@@ -60,7 +60,7 @@ def peak(task: Task) -> None:
 
 def train(task: Task) -> None:
     """Times steps of the trainer. With one document a row there are no segment ids, so that attention needs no mask."""
-    config, module_ = configured(task), module(task, "train")
+    config, module_ = configured(task), module(task, "trainer")
     arrays = task.batch()
     batch = {
         "tokens": arrays["tokens"][:, :-1],

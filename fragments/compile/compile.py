@@ -55,7 +55,7 @@ def main() -> None:
         point("compile.hardware", given, default)
     command = parse(default=default)
     point("compile.start", command)
-    # after help and refusals, as it takes seconds
+    # after help and refusals, as they import JAX
     import jax
 
     from generator.language.roles import abstract, abstract_batch, compile_step, flops_per_token, make_mesh, new_state

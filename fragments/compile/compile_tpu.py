@@ -15,7 +15,7 @@ MEMORY = setting("memory_gib")  # of one device
 
 def topology_mesh(config: Config, topology: str, slices: int) -> Any:
     """Returns the mesh of slices such as v5p:8x8x4 or v5e:16x16: of descriptions that only a compiler can use."""
-    from jax.experimental import topologies  # after help and refusals, as it takes seconds
+    from jax.experimental import topologies  # after help and refusals, as they import JAX
 
     from generator.language.roles import make_mesh
 

@@ -27,7 +27,7 @@ class TaskSettings(ModelSettings):
 @ending_with_messages()
 def main() -> None:
     settings = tyro.cli(TaskSettings, prog=f"python -m {__package__}.evaluate_tasks")
-    # after help and refusals, as it takes seconds
+    # after help and refusals, as they import JAX
     from generator.language.roles import (
         Engine,
         evaluate_tasks,

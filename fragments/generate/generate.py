@@ -8,7 +8,7 @@ from pathlib import Path
 import tyro
 
 from generator.language import point, setting
-from generator.language.roles import InputError, ModelSettings, SamplingParams, ending_with_messages
+from generator.language.roles import EngineSettings, InputError, ModelSettings, SamplingParams, ending_with_messages
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,12 +31,10 @@ def main() -> None:
     prompt, prompts = settings.prompt, settings.prompts
     if (prompt is None) == (prompts is None):
         raise InputError("give either --prompt TEXT or --prompts FILE")
-    point("generate.start", settings)
-    # after help and refusals, as it takes seconds
+    # after help and refusals, as they import JAX
     from generator.language.roles import (
         Detokenizer,
         Engine,
-        EngineSettings,
         as_text,
         default_sampling,
         load_ends,
@@ -45,6 +43,7 @@ def main() -> None:
         tokenizer_to_serve,
     )
 
+    point("generate.start", settings)
     config, model, mesh = load_to_serve(settings)
     point("generate.loaded", settings, config, model, mesh)
     defaults = default_sampling(load_generation(config.tokenizer), sampled=False)

@@ -218,7 +218,7 @@ def _(arrays):
     arrays = {name: x for name, x in arrays.items() if ".adapter." not in name}  # whose inner axis has no name
 
 
-@splice("test_huggingface.round_trip", "test_huggingface.command_line", "test_reference.imported", optional=True)
+@splice("test_huggingface.round_trip", "test_convert.command_line", "test_reference.imported", optional=True)
 def _(ours, theirs, again, model):
     # exported kernels include the adapters; new adapters add nothing
     ours, theirs = (

@@ -49,7 +49,7 @@ def main() -> None:
     if not settings.model:
         raise InputError("--model: must be a name")
     _ = settings.keys  # checked before loading a model
-    # after help and refusals, as it takes seconds
+    # after help and refusals, as they import JAX
     from generator.language.roles import run_server
 
     run_server(settings)

@@ -14,7 +14,7 @@ requires("train/epochs")
 
 
 def test_epochs_set_the_steps_also_of_a_resumed_run_with_another_batch_size(tmp_path, monkeypatch):
-    module, read, seen = importlib.import_module("..train", __package__), Batches.__next__, collections.Counter()
+    module, read, seen = importlib.import_module("..trainer", __package__), Batches.__next__, collections.Counter()
 
     def count(self) -> dict[str, np.ndarray]:
         batch = read(self)

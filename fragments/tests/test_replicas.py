@@ -26,7 +26,7 @@ LONG = {"prompt": "x", "ignore_eos": True, "max_tokens": WIDE.context_length - 1
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    module("serve")
+    module("server")
     folder = tmp_path_factory.mktemp("replicas") / "hf"
     save_served(folder)
     return folder

@@ -23,7 +23,7 @@ MEMORY = {"v4": 32, "v5e": 16, "v5p": 95, "v6e": 32, "tpu7x": 96}  # of one devi
 
 def topology_mesh(config: Config, topology: str, slices: int) -> Any:
     """Returns the mesh of slices such as v5p:8x8x4 or v5e:16x16: of descriptions that only a compiler can use."""
-    from jax.experimental import topologies  # after help and refusals, as it takes seconds
+    from jax.experimental import topologies  # after help and refusals, as they import JAX
 
     from .parallel import make_mesh
 
@@ -75,7 +75,7 @@ def main() -> None:
     if given.hardware:
         default = dataclasses.replace(default, topology=HARDWARE[given.hardware][2])
     command = parse(default=default)
-    # after help and refusals, as it takes seconds
+    # after help and refusals, as they import JAX
     import jax
 
     from .data import abstract_batch

@@ -48,7 +48,7 @@ def export_hf(
         tokenizer: Path of a tokenizer.json; by default the one kept in the directory.
     """
     from .checkpoints import atomic_directory, load_checkpoint
-    from .cluster import absolute
+    from .cluster import absolute, local_folder, upload
     from .huggingface import save_hf
 
     if tokenizer and not absolute(tokenizer).is_file():
@@ -57,8 +57,6 @@ def export_hf(
     dtype = dtype or config.export_dtype
     with atomic_directory(hf_dir) as half:
         try:
-            from .cluster import local_folder, upload
-
             local = local_folder(half)
             save_hf(config, model, local, dtype, tokenizer=tokenizer)
             upload(local, half)

@@ -32,7 +32,7 @@ class TaskSettings(ModelSettings):
 @ending_with_messages()
 def main() -> None:
     settings = tyro.cli(TaskSettings, prog=f"python -m {__package__}.evaluate_tasks")
-    # after help and refusals, as it takes seconds
+    # after help and refusals, as they import JAX
     from .chat_template import load_chat_template
     from .engine import Engine
     from .tasks import evaluate_tasks, find_tasks, import_lm_eval

@@ -13,7 +13,7 @@ from pathlib import Path
 import tyro
 
 from .errors import InputError, ending_with_messages
-from .settings import ModelSettings, SamplingParams
+from .settings import EngineSettings, ModelSettings, SamplingParams
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,21 +36,18 @@ def main() -> None:
     prompt, prompts = settings.prompt, settings.prompts
     if (prompt is None) == (prompts is None):
         raise InputError("give either --prompt TEXT or --prompts FILE")
+    # after help and refusals, as they import JAX
+    from .adapters import load_adapters
     from .cluster import join_job, require_equal
-
-    join_job()
-    require_equal("settings", settings)
-    # after help and refusals, as it takes seconds
     from .documents import as_text
     from .engine import Engine
-    from .settings import EngineSettings
     from .text import Detokenizer, default_sampling, load_ends, load_generation
     from .tokenizer import tokenizer_to_serve
     from .weights import load_to_serve
 
+    join_job()
+    require_equal("settings", settings)
     config, model, mesh = load_to_serve(settings)
-    from .adapters import load_adapters
-
     load_adapters(config, model, settings.lora_modules, mesh)
     defaults = default_sampling(load_generation(config.tokenizer), sampled=False)
     sampling = parse(default=GenerateSettings(sampling=SamplingParams(**defaults))).sampling

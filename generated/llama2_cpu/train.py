@@ -36,12 +36,10 @@ def main() -> None:
         check_config(config)
     # after help and refusals, as they import JAX
     from .checkpoints import newest_config
-    from .cluster import join_job
+    from .cluster import join_job, run_in_children
     from .trainer import train
 
     if given.restarts:
-        from .cluster import run_in_children
-
         run_in_children(given.restarts)
     join_job()
     if not given.preset and (saved := newest_config(config.checkpoint_dir)):

@@ -9,7 +9,6 @@ DIR/STEP/config    the Config, as JSON, and the architecture
 A checkpoint that is damaged, or not finite, is an error that names it.
 """
 
-import contextlib
 import dataclasses
 import importlib.metadata
 import json
@@ -18,7 +17,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -309,18 +308,3 @@ def newest_config(directory: str) -> Config | None:
     """Returns the Config of the newest good checkpoint in a directory, or None."""
     found = Checkpoints(directory, None).restore(lambda _: {}) if directory else None
     return found and found[1]
-
-
-@contextlib.contextmanager
-def atomic_directory(directory: str) -> Iterator[epath.Path]:
-    """Yields a directory to write to; renames it to `directory` when all is written, else removes it."""
-    whole = absolute(directory)
-    if whole.exists():
-        raise InputError(f"{directory}: already exists: give a new directory")
-    half = whole.with_name(f"{whole.name}.half")
-    half.rmtree(missing_ok=True)  # left by a program that was killed
-    try:
-        yield half
-        half.rename(whole)
-    finally:
-        half.rmtree(missing_ok=True)

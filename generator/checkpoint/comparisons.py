@@ -21,7 +21,7 @@ from flax import nnx
 from safetensors.numpy import load_file
 
 STEPS = 8  # of decoding
-MODULES = ("config", "errors", "model", "parallel", "huggingface", "pages", "engine", "generate", "train")
+MODULES = ("config", "errors", "model", "parallel", "huggingface", "pages", "engine", "generate", "trainer")
 ZERO = 1e-6  # of the norm of all gradients: what is smaller is rounding
 Loaded = tuple[Any, Any]  # a Config and a model
 SHARDS = 2  # of the mesh, for heads and the vocabulary
@@ -46,17 +46,13 @@ class Comparison(NamedTuple):
 
 
 def load_package(folder: Path, modules: Iterable[str] = MODULES) -> SimpleNamespace:
-    """Imports the modules that a package has from its folder, in place of another package of its name.
-
-    `train` is trainer.py, as train.py is its command line.
-    """
+    """Imports the modules that a package has from its folder, in place of another package of its name."""
     for name in [name for name in sys.modules if name.partition(".")[0] == folder.name]:
         del sys.modules[name]
     sys.path.insert(0, str(folder.parent))
     try:
-        files = {name: "trainer" if name == "train" else name for name in modules}
-        present = {name: file for name, file in files.items() if (folder / f"{file}.py").exists()}
-        return SimpleNamespace(**{x: importlib.import_module(f"{folder.name}.{file}") for x, file in present.items()})
+        present = [name for name in modules if (folder / f"{name}.py").exists()]
+        return SimpleNamespace(**{name: importlib.import_module(f"{folder.name}.{name}") for name in present})
     finally:
         sys.path.remove(str(folder.parent))
 
@@ -230,7 +226,7 @@ def compare_mesh(package: SimpleNamespace, loaded: Loaded, reference: Any, token
     batch |= {"segment_ids": np.ones_like(inputs), "weights": np.ones(inputs.shape, np.float32)}
 
     def loss(model: Any, batch: dict[str, Any]) -> tuple[Any, Any]:
-        total, sums = package.train.loss(model, batch, config)
+        total, sums = package.trainer.loss(model, batch, config)
         return total / sums["targets"], sums["cross_entropy"] / sums["targets"]
 
     gradient = jax.value_and_grad(loss, has_aux=True)

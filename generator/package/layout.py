@@ -137,13 +137,20 @@ def link_files(recipe: Recipe, definitions: dict[str, Definition], fields: list[
 
 
 def _with_late_imports(text: Traced, file: str, links: _Links, key: str) -> Traced:
-    """Returns a definition in which each import of roles is one from the files that define them."""
+    """Returns a definition in which the imports of roles are from the files that define them."""
     keys, edits, source = {used.split(":")[-1]: used for used in links.references(key).late}, [], TracedTree(text)
-    for node in role_imports(text.text):
-        origin = text.origin_at(source.span(node)[0])
-        used = [keys[alias.name] for alias in node.names if alias.name in keys]  # a splice may have replaced uses
-        imports = write_imports(make_import(file, links.files[x], x, origin) for x in used if links.files[x] != file)
-        edits.append(Edit(*source.without_comments(node), reindent(imports, source.indent(node))))
+    for first, *others in role_imports(text.text):
+        imports = [
+            make_import(file, links.files[keys[alias.name]], keys[alias.name], text.origin_at(source.span(node)[0]))
+            for node in (first, *others)
+            for alias in node.names
+            if alias.name in keys and links.files[keys[alias.name]] != file  # a splice may have replaced its uses
+        ]
+        edits.append(Edit(*source.without_comments(first), reindent(write_imports(imports), source.indent(first))))
+        for node in others:
+            start, end = source.without_comments(node)
+            following = text.text[end:]
+            edits.append(Edit(start, end + len(following) - len(following.lstrip("\n")), Traced()))
     return text.edited(edits)
 
 

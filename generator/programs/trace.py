@@ -190,18 +190,18 @@ def _abstract_model(package: SimpleNamespace, config: Any) -> Any:
 
 def list_programs(package: SimpleNamespace, config: Any, mesh: Any = None) -> Iterator[Program]:
     """Yields the programs of one Config; on a mesh of several devices, only training and evaluation."""
-    state = package.parallel.abstract(lambda: package.train.new_state(config), mesh)
+    state = package.parallel.abstract(lambda: package.trainer.new_state(config), mesh)
     with without_recording():
         one_device = package.parallel.make_mesh(1, 1, 1, jax.devices()[:1])
     batch = package.data.abstract_batch(config, mesh or one_device)
     if mesh is None:
         batch = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in batch.items()}
-    yield Program(TRAINING, "step", package.train.train_step, {"state": state, "batch": batch})
-    yield Program(EVALUATION, "loss", package.train.eval_step, {"model": state.model, "batch": batch})
+    yield Program(TRAINING, "step", package.trainer.train_step, {"state": state, "batch": batch})
+    yield Program(EVALUATION, "loss", package.trainer.eval_step, {"model": state.model, "batch": batch})
     if mesh is None:
         arguments = {"model": state.model, "tokens": batch["tokens"]}
         yield Program(EVALUATION, "logits", lambda model, tokens: model(tokens), arguments)
-        yield Program(INITIAL, "state", lambda: package.train.new_state(config), {})
+        yield Program(INITIAL, "state", lambda: package.trainer.new_state(config), {})
         settings = getattr(getattr(package, "engine", None), "EngineSettings", None)
         for part, step in STEPS.items() if settings else ():
             if not step[-1] or hasattr(settings, "int8_kv_cache"):
@@ -249,7 +249,7 @@ def _mesh_of_eight(package: SimpleNamespace, config: Any) -> Any:
         with without_recording():
             mesh = package.parallel.make_mesh(*sizes)
         try:
-            package.parallel.abstract(lambda: package.train.new_state(config), mesh)
+            package.parallel.abstract(lambda: package.trainer.new_state(config), mesh)
             package.data.abstract_batch(config, mesh)
             return mesh
         except package.data.InputError as error:

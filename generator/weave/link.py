@@ -61,10 +61,18 @@ def _visible_in(file: str) -> str:
 
 
 @cached
-def role_imports(text: str) -> tuple[ast.ImportFrom, ...]:
-    """Returns the imports of roles inside a definition: they stand where the module that defines one is loaded."""
+def role_imports(text: str) -> tuple[tuple[ast.ImportFrom, ...], ...]:
+    """Returns the imports of roles inside a definition: they stand where the modules that define these are loaded.
+
+    Those of one function, which the splices in it brought, are together, if the first is a statement of its body.
+    """
+    groups = list[tuple[ast.ImportFrom, ...]]()
     nodes = walk(parse(text).module) if "generator.language.roles" in text else ()
-    return tuple(node for node in nodes if isinstance(node, ast.ImportFrom) and is_role_import(node))
+    for function in (node for node in nodes if isinstance(node, FUNCTIONS)):
+        inside = [node for node in walk(*function.body) if isinstance(node, ast.ImportFrom) and is_role_import(node)]
+        late = tuple(node for node in inside if not any(node in group for group in groups))
+        groups += [late] if late and late[0] in function.body else [(node,) for node in late]
+    return tuple(groups)
 
 
 def _where(definition: Definition) -> Origin:
@@ -121,7 +129,8 @@ class Linker:
     def link(self, text: Traced, file: str) -> References:
         """Returns the references of a text in `file`."""
         uses, imports = [], []
-        imported, late = self._imports(text), {alias.name for node in role_imports(text.text) for alias in node.names}
+        imported, nodes = self._imports(text), [node for group in role_imports(text.text) for node in group]
+        late = {alias.name for node in nodes for alias in node.names}
         for name in free_names(text.text):
             keys = f"{file}:{name}", f"{file.rpartition('/')[0]}/:{name}", name
             key = next((key for key in keys if key in self.definitions), self._extra.get(name, ""))

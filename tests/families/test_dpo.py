@@ -28,18 +28,7 @@ from families.weaving import LIBRARY, batch_of, woven, write
 from generator.checkpoint.comparisons import load_package
 from generator.weaver import weave
 
-MODULES = (
-    "checkpoint",
-    "checkpoints",
-    "config",
-    "data",
-    "huggingface",
-    "model",
-    "parallel",
-    "preferences",
-    "reference",
-    "train",
-)
+MODULES = "checkpoint", "checkpoints", "config", "data", "huggingface", "model", "parallel", "preferences", "reference", "trainer"
 BETA = 0.3
 
 
@@ -178,14 +167,14 @@ def test_losses_and_gradients_are_those_of_formulas_in_torch(tuned, objective):
     expected, told = loss_in_torch(objective, policy, reference, pairs)
     expected.backward()
     theirs = parity.saved_gradients(policy, folder / "gradients")
-    gradients, sums = jax.jit(jax.grad(lambda x: package.train.loss(x, batch, config), has_aux=True))(model)
+    gradients, sums = jax.jit(jax.grad(lambda x: package.trainer.loss(x, batch, config), has_aux=True))(model)
     assert sums["targets"] == len(pairs)
     arrays = {name: np.asarray(x) / len(pairs) for name, x in package.parallel.named_arrays(gradients).items()}
     ours = package.huggingface.hf_views(arrays, config)
     for name in theirs:
         assert np.linalg.norm(ours[name] - theirs[name]) < 1e-5 * np.linalg.norm(theirs[name]), name
     norm = np.sqrt(sum(np.sum(np.square(x, dtype=np.float64)) for x in theirs.values()))
-    _, metrics = jax.jit(package.train.train_step)(package.train.new_state(config, model), batch)
+    _, metrics = jax.jit(package.trainer.train_step)(package.trainer.new_state(config, model), batch)
     told |= {"loss": expected.item(), "gradient_norm": norm}
     np.testing.assert_allclose(
         [float(metrics[f"train/{name}"]) for name in told], [*told.values()], rtol=1e-5, atol=1e-5
@@ -200,15 +189,15 @@ def test_a_resumed_run_is_the_same_to_the_bit(tuned):
     config = package.huggingface.load_hf(folder / "policy")[0]
     more = dict(checkpoint_dir=str(whole), steps=6, checkpoint_every=3, eval_every=3, objective="dpo", eval_share=0.2)
     config = dataclasses.replace(config, **settings(folder, **more))
-    package.train.train(config)
+    package.trainer.train(config)
     shutil.copytree(whole, resumed)
     shutil.rmtree(resumed / "6")
     config = dataclasses.replace(config, checkpoint_dir=str(resumed))
-    with pytest.raises(package.train.InputError, match=r"--z-loss 0\.1: is one of tokens, .* --objective dpo: give 0"):
-        package.train.train(dataclasses.replace(config, z_loss=0.1))
-    with pytest.raises(package.train.InputError, match="not what this run had up to 3"):
-        package.train.train(dataclasses.replace(config, data=str(folder / "of_policy")))
-    package.train.train(config)
+    with pytest.raises(package.trainer.InputError, match=r"--z-loss 0\.1: is one of tokens, .* --objective dpo: give 0"):
+        package.trainer.train(dataclasses.replace(config, z_loss=0.1))
+    with pytest.raises(package.trainer.InputError, match="not what this run had up to 3"):
+        package.trainer.train(dataclasses.replace(config, data=str(folder / "of_policy")))
+    package.trainer.train(config)
     first, again = (jax.tree.leaves(package.checkpoints.load_checkpoint(str(x), None)[1]) for x in (whole, resumed))
     for ours, theirs in zip(first, again, strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -254,7 +243,7 @@ def compare_meshes(package: SimpleNamespace) -> None:
     for objective in "dpo", "orpo":
         changed = dataclasses.replace(config, objective=objective)
         value = jax.value_and_grad(
-            lambda model, batch, config=changed: package.train.loss(model, batch, config), has_aux=True
+            lambda model, batch, config=changed: package.trainer.loss(model, batch, config), has_aux=True
         )
         (loss, sums), gradient = jax.jit(value)(model, batch)
         assert sums["targets"] == 16

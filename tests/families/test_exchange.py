@@ -149,7 +149,7 @@ def compare_models(package, meshes=((2, 1, 2, 2), (1, 2, 4, 1))) -> None:
     @jax.jit
     @jax.value_and_grad
     def loss(model):
-        return package.train.loss(model, batch, config)[0]
+        return package.trainer.loss(model, batch, config)[0]
 
     model = package.model.Decoder(config, nnx.Rngs(0))
     expected = loss(model)
@@ -180,8 +180,8 @@ def count_collectives(package) -> None:
         jax.clear_caches()  # which know the function of before
         mesh = expert_mesh(package, *sizes)
         with jax.set_mesh(mesh):
-            state = package.parallel.abstract(lambda: package.train.new_state(config), mesh)
-            compiled = package.train.compile_step(state, package.train.abstract_batch(config, mesh))
+            state = package.parallel.abstract(lambda: package.trainer.new_state(config), mesh)
+            compiled = package.trainer.compile_step(state, package.trainer.abstract_batch(config, mesh))
         print(json.dumps(sends(compiled.as_text())))
 
 

@@ -42,7 +42,7 @@ def train(package, config, model, steps: int):
     config = dataclasses.replace(config, batch_size=4, accumulation=2, steps=steps, warmup_ratio=0.0)
     config = dataclasses.replace(config, learning_rate=3e-2, sequence_length=16)
     model.config = config
-    state, step, losses = package.train.new_state(config, model), jax.jit(package.train.train_step), []
+    state, step, losses = package.trainer.new_state(config, model), jax.jit(package.trainer.train_step), []
     for _ in range(steps):
         state, metrics = step(state, batch_of(tokens_of(config)))
         losses.append(float(metrics["train/loss"]))
@@ -87,7 +87,7 @@ def test_targets_are_names_of_projections(imported):
         (dict(lora_rank=0), "must be an integer from 1"),
     ):
         with pytest.raises(package.errors.InputError, match=found):
-            package.train.train(dataclasses.replace(config, **settings))
+            package.trainer.train(dataclasses.replace(config, **settings))
 
 
 def test_what_an_adapter_adds_is_scaled_by_its_rank(imported):
@@ -124,8 +124,8 @@ def test_a_run_starts_from_imported_weights_with_adapters_of_its_own(imported, t
     command(checkpoint, "import", folder / "theirs", run)
     flags = ["--tokenizer", "bytes", "--data", data, "--checkpoint-dir", run, "--sequence-length", 16, "--lora-rank", 2]
     flags += ["--batch-size", 2, "--eval-batches", 1, "--learning-rate", "0.01", "--mesh-fsdp", 1]
-    command(package.train, *flags, "--steps", 2)
-    command(package.train, *flags, "--steps", 3)
+    command(package.trainer, *flags, "--steps", 2)
+    command(package.trainer, *flags, "--steps", 3)
     mesh = package.parallel.make_mesh(fsdp=1, devices=jax.devices()[:1])
     config, model = checkpoint.load_checkpoint(str(run), mesh)
     assert config.lora_rank == 2

@@ -133,7 +133,7 @@ def test_tiny_preset_trains(compared):
         "segment_ids": np.ones_like(tokens[:, 1:]),
         "weights": np.ones(tokens[:, 1:].shape, np.float32),
     }
-    state, step, losses = package.train.new_state(config), jax.jit(package.train.train_step), []
+    state, step, losses = package.trainer.new_state(config), jax.jit(package.trainer.train_step), []
     for _ in range(config.steps):
         state, metrics = step(state, batch)
         losses.append(float(metrics["train/loss"]))

@@ -40,7 +40,7 @@ def test_recipes(name, tmp_path):
     assert presets.keys() - {"tiny"} == {preset for preset, _ in recipes}
     for preset, place in recipes:
         assert f"| {preset} | {place} |" in made.files["README.md"]
-        settings, _ = package.train.find_recipe(preset, place)
+        settings, _ = package.trainer.find_recipe(preset, place)
         config = dataclasses.replace(presets[preset], **settings)
         _, devices, topology, _ = hardware[place]
         chip, _, sides = topology.partition(":")
@@ -49,5 +49,5 @@ def test_recipes(name, tmp_path):
         axes = [axis for axis in names if hasattr(config, f"mesh_{axis}")]
         sizes = np.empty(devices).reshape([getattr(config, f"mesh_{axis}") for axis in axes]).shape
         mesh = jax.sharding.AbstractMesh(sizes, tuple(axes))
-        package.parallel.abstract(lambda config=config: package.train.new_state(config), mesh)
+        package.parallel.abstract(lambda config=config: package.trainer.new_state(config), mesh)
         assert config.batch_size % (math.prod(sizes[:-1]) * config.accumulation) == 0, (preset, place)

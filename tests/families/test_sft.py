@@ -54,7 +54,7 @@ def tuned(request, tmp_path_factory) -> tuple[SimpleNamespace, Path]:
         rows.append(json.dumps({"messages": [*messages[:3], messages[3] | {"weight": 0.5}]}))
     (folder / "chats.jsonl").write_text("\n".join(rows))
     path = write(weave("llama2", "cpu", LIBRARY, parts=("chat_data", *request.param)), folder)
-    return load_package(path, ("checkpoint", "data", "huggingface", "parallel", "train")), folder
+    return load_package(path, ("checkpoint", "data", "huggingface", "parallel", "trainer")), folder
 
 
 def settings(folder: Path, **more: object) -> dict[str, object]:
@@ -103,7 +103,7 @@ def test_losses_are_those_of_a_loop_in_torch(tuned):
     data = package.data.Batches(config, NamedSharding(package.parallel.make_mesh(1, 1, 1), PartitionSpec()))
     batches = [next(data) for _ in range(STEPS)]
     assert {0.0, 0.5, 1.0} == {*np.unique(batches[0]["weights"])} and batches[0]["segment_ids"].max() > 1
-    state, step, found = package.train.new_state(config, model), jax.jit(package.train.train_step), []
+    state, step, found = package.trainer.new_state(config, model), jax.jit(package.trainer.train_step), []
     for batch in batches:
         state, metrics = step(state, batch)
         found.append((float(metrics["train/loss"]), float(metrics["train/gradient_norm"])))
@@ -120,8 +120,8 @@ def test_imported_weights_are_tuned_by_the_command(tuned):
     package.checkpoint.import_hf(str(folder / "hf"), str(run))
     config = dataclasses.replace(package.huggingface.load_hf(folder / "hf")[0], checkpoint_dir=str(run))
     more = settings(folder, steps=10, eval_share=0.1, eval_every=5, learning_rate=1e-2)
-    package.train.train(dataclasses.replace(config, **more))
-    package.train.train(dataclasses.replace(config, **more | dict(steps=12)))
+    package.trainer.train(dataclasses.replace(config, **more))
+    package.trainer.train(dataclasses.replace(config, **more | dict(steps=12)))
     records = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
     told = [record["eval/loss"] for record in records if "eval/loss" in record]
     assert len(told) >= 3 and told[-1] < told[0] - 0.5  # the first one is of the imported weights

@@ -25,18 +25,18 @@ from generator.weaver import weave
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVING = {
-    "weights.py": 100,
+    "weights.py": 61,
     "pages.py": 206,
     "engine.py": 826,
     "text.py": 125,
-    "generate.py": 80,
+    "generate.py": 82,
     "openai.py": 530,
     "chat_template.py": 213,
     "render.py": 75,
     "engine_thread.py": 172,
-    "serve.py": 70,
-    "server.py": 540,
-    "settings.py": 60,
+    "serve.py": 56,
+    "server.py": 531,
+    "settings.py": 34,
 }
 KERNEL = {"pages_kernel.py": 150}  # of TPUs, where attention is one that it can do
 WINDOW = {"pages.py": 281, "engine.py": 846}  # where layers with windows have pages of their own
@@ -70,7 +70,7 @@ def modules(package: Path) -> list[Path]:
     return sorted(package.glob("*.py"))
 
 
-@pytest.mark.parametrize(("target", "most", "files"), [("cpu", 2389, 15), ("gpu", 2388, 14), ("tpu", 2547, 15)])
+@pytest.mark.parametrize(("target", "most", "files"), [("cpu", 2316, 14), ("gpu", 2315, 13), ("tpu", 2475, 14)])
 def test_a_trainer_does_not_grow(target, most, files):
     """The aim is 1,900 lines; what llama2 without parts has beyond it may only become less, but for rows of recipes."""
     package = weave("llama2", target, Library.read([ROOT]), parts=())

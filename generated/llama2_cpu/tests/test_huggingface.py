@@ -14,36 +14,26 @@ import tokenizers
 from flax import nnx
 from safetensors.numpy import load_file, save_file
 
-from ..checkpoints import load_checkpoint
-from ..config import PRESETS, Config
+from ..config import PRESETS
 from ..errors import InputError
 from ..huggingface import hf_buffers, hf_sizes, hf_views, load_hf, save_hf
 from ..model import Decoder
-from ..parallel import make_mesh, named_arrays
+from ..parallel import named_arrays
 from ..tokenizer import load_tokenizer
+from .exported import exported_config, in_transformers, random_model
 from .made_tokenizers import plain_bytes
 from .reference import assert_same, check_logits_and_gradients, read_tensors
-from .small import SMALL
 
 torch = pytest.importorskip("torch", reason="parity needs torch and transformers: pip install '.[test]'")
 
 transformers = pytest.importorskip("transformers", reason="parity needs torch and transformers: pip install '.[test]'")
 
-
-def small_config() -> Config:
-    """Returns the config of a model that transformers has in full."""
-    return dataclasses.replace(SMALL, width=PRESETS["tiny"].width)  # GPT-2's heads fill the width
-
-
-CONFIG = small_config()
+CONFIG = exported_config()
 
 
 @pytest.fixture(scope="module")
 def model():
-    """Makes every parameter random, norms and biases too, so that none can replace another."""
-    rng = np.random.default_rng(0)
-    made = jax.jit(lambda: Decoder(CONFIG, nnx.Rngs(0)))()
-    return jax.tree.map(lambda x: x + rng.normal(0, 0.1, x.shape).astype(np.float32), made)
+    return random_model(CONFIG)
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +47,6 @@ def exported(model, tmp_path_factory):
 def copied(exported, tmp_path):
     """Makes a copy to damage."""
     return shutil.copytree(exported, tmp_path / "copied")
-
-
-def in_transformers(directory, dtype="float32"):
-    return transformers.AutoModelForCausalLM.from_pretrained(directory, attn_implementation="eager", dtype=dtype)
 
 
 def test_logits_and_gradients_equal_transformers(model, exported, tmp_path):
@@ -205,75 +191,6 @@ def test_an_export_in_float16_has_no_infinities(model, tmp_path, number, fits):
 def test_export_overwrites_nothing(model, exported):
     with pytest.raises(FileExistsError):
         save_hf(CONFIG, model, exported)
-
-
-def run(monkeypatch, *arguments):
-    monkeypatch.setattr("sys.argv", ["checkpoint", *map(str, arguments)])
-    importlib.import_module("..checkpoint", __package__).main()
-
-
-def test_import_and_export_from_the_command_line(model, copied, tmp_path, monkeypatch, capsys):
-    """Copies other files too; rounds to bf16 as transformers does, and the same tensors only."""
-    for name in "tokenizer.json", "generation_config.json":
-        (copied / name).write_text("{}")
-    with pytest.raises(SystemExit):  # as that is no tokenizer
-        run(monkeypatch, "import", copied, tmp_path / "run")
-    assert f"tokenizer {copied / 'tokenizer.json'}" in capsys.readouterr().err and not (tmp_path / "run").exists()
-    plain_bytes(copied)
-    said = json.loads((copied / "config.json").read_text())
-    said |= {"bos_token_id": 11, "eos_token_id": [7, 8], "pad_token_id": 9, "of_use": {}}
-    said["torch_dtype"] = said.pop("dtype")
-    (copied / "config.json").write_text(json.dumps(said))
-    run(monkeypatch, "import", copied, tmp_path / "run")
-    run(monkeypatch, "export", tmp_path / "run", tmp_path / "ours")
-    run(monkeypatch, "export", tmp_path / "run", tmp_path / "half", "--dtype", "bfloat16")
-    for name in "tokenizer.json", "generation_config.json":
-        assert (tmp_path / "ours" / name).exists()
-    assert_same(read_tensors(tmp_path / "ours"), read_tensors(copied))
-    in_transformers(copied, "bfloat16").save_pretrained(tmp_path / "rounded")
-    assert_same(read_tensors(tmp_path / "half"), read_tensors(tmp_path / "rounded"))
-    assert json.loads((tmp_path / "ours/config.json").read_text()) == said
-    assert json.loads((tmp_path / "half/config.json").read_text()) == said | {"torch_dtype": "bfloat16"}
-    assert capsys.readouterr().out.splitlines() == [
-        f"{tmp_path / 'run'}: the weights of {copied} as step 0, with its tokenizer",
-        f"{tmp_path / 'ours'}: in float32, with its tokenizer",
-        f"{tmp_path / 'half'}: in bfloat16, with its tokenizer",
-    ]
-    config, again = load_checkpoint(str(tmp_path / "run"), make_mesh())
-    assert config.tokenizer == str(tmp_path / "run/tokenizer/tokenizer.json")
-    ours, theirs = named_arrays(again), named_arrays(model)
-    assert_same(ours, theirs)
-    for arguments in (["import", copied, tmp_path / "run"], ["export", tmp_path / "run", tmp_path / "ours"]):
-        with pytest.raises(SystemExit) as ended:
-            run(monkeypatch, *arguments)
-        assert ended.value.code == 2 and "already exists: give a new directory" in capsys.readouterr().err
-
-
-def test_export_keeps_the_dtype_and_says_what_it_wrote(copied, tmp_path, monkeypatch, capsys):
-    """Exports weights alone: without a tokenizer, which is reported, and with a given one."""
-    half = {name: x.astype(np.float16) for name, x in read_tensors(copied).items()}
-    save_file(half, copied / "model.safetensors")
-    said = json.loads((copied / "config.json").read_text()) | {"auto_map": {"AutoConfig": "x--y"}, "dtype": "float16"}
-    (copied / "config.json").write_text(json.dumps(said))
-    run(monkeypatch, "import", copied, tmp_path / "run")
-    assert "without a tokenizer" in capsys.readouterr().out
-    run(monkeypatch, "export", tmp_path / "run", tmp_path / "ours", "--step", "0")
-    told = capsys.readouterr()
-    assert told.err == f"step 0 of {tmp_path / 'run'}\n"
-    assert told.out.startswith(f"{tmp_path / 'ours'}: in float16, without a tokenizer, as")
-    assert_same(read_tensors(tmp_path / "ours"), half)
-    del said["auto_map"]  # an export does not pass on others' code
-    assert json.loads((tmp_path / "ours/config.json").read_text()) == said
-    (tmp_path / "given").mkdir()
-    (tmp_path / "given/tokenizer.json").write_text("{}")
-    given = "--tokenizer", tmp_path / "given/tokenizer.json"
-    run(monkeypatch, "export", tmp_path / "run", tmp_path / "more", *given)
-    assert (tmp_path / "more/tokenizer.json").exists() and "with its tokenizer" in capsys.readouterr().out
-    (tmp_path / "given/tokenizer.json").unlink()
-    for wrong, told in (given, "there is no such file"), (("--step", "5"), "no checkpoint of step 5; there are: 0"):
-        with pytest.raises(SystemExit):
-            run(monkeypatch, "export", tmp_path / "run", tmp_path / "none", *wrong)
-        assert told in capsys.readouterr().err and not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("name", ["hf_tensors", "hf_layer_tensors"])

@@ -73,7 +73,7 @@ def test_an_engine_that_fails_or_hangs_ends_all_answers(act, request_seconds, st
 @pytest.mark.parametrize("stream", [True, False])
 def test_errors_of_our_own_are_told_to_clients(stream, capfd):
     """An answer that has begun ends in an event and [DONE]; any other is a refusal, which the gate sends."""
-    serve, openai = module("serve"), module("openai")
+    http, openai = module("server"), module("openai")
     events: list[dict] = []
 
     async def run() -> None:
@@ -82,7 +82,7 @@ def test_errors_of_our_own_are_told_to_clients(stream, capfd):
         job.news.put_nowait([Request([1], SamplingParams(), [5, 6])])
         job.news.put_nowait((7, 1, None))  # of a choice that there is not
         thread.job = lambda wanted, salt: contextlib.nullcontext(job)
-        metrics = serve.ServeMetrics(types.SimpleNamespace())
+        metrics = http.ServeMetrics(types.SimpleNamespace())
         settings = types.SimpleNamespace(model="small")
         server = types.SimpleNamespace(
             engine=thread, metrics=metrics, settings=settings, tokenizer=ByteTokenizer(), template=None, active=0
@@ -93,11 +93,11 @@ def test_errors_of_our_own_are_told_to_clients(stream, capfd):
             events.append(message)
 
         async def app(scope, receive, send):
-            await serve.Answer(server, asked, [([1], SamplingParams())], b"", "x")(scope, receive, send)
+            await http.Answer(server, asked, [([1], SamplingParams())], b"", "x")(scope, receive, send)
 
         scope = {"type": "http", "method": "POST", "raw_path": b"/v1/completions", "path": "/", "client": None}
         scope |= {"http_version": "1.1", "headers": [(b"host", b"localhost")], "state": {}}
-        await serve.gate(app, {"localhost"}, set(), metrics.answers)(scope, lambda: asyncio.sleep(60), send)
+        await http.gate(app, {"localhost"}, set(), metrics.answers)(scope, lambda: asyncio.sleep(60), send)
 
     asyncio.run(run())
     start, *bodies = events
@@ -110,7 +110,7 @@ def test_errors_of_our_own_are_told_to_clients(stream, capfd):
 
 
 def test_defaults_come_from_the_checkpoint_and_ids_need_no_tokenizer(tmp_path):
-    serve, openai = module("server"), module("openai")
+    http, openai = module("server"), module("openai")
     (tmp_path / "generation_config.json").write_text('{"temperature": 0.25, "top_k": 7, "repetition_penalty": 1.5}')
     config = dataclasses.replace(WIDE, tokenizer=str(tmp_path / "tokenizer.json"))
     engine = types.SimpleNamespace(config=config, room=64, settings=EngineSettings())
@@ -118,7 +118,7 @@ def test_defaults_come_from_the_checkpoint_and_ids_need_no_tokenizer(tmp_path):
     ready = threading.Event()
     ready.set()
     thread = types.SimpleNamespace(engine=engine, failed=False, ready=ready)
-    server = serve.Server(serve.ServeSettings(engine=engine.settings), thread, NoTokenizer())
+    server = http.Server(http.ServeSettings(engine=engine.settings), thread, NoTokenizer())
     route = next(route for route in server.app.routes if route.path == "/v1/completions")
 
     def ask_server(**content):
@@ -127,7 +127,7 @@ def test_defaults_come_from_the_checkpoint_and_ids_need_no_tokenizer(tmp_path):
 
         headers = [(b"content-type", b"application/json"), (b"host", b"127.0.0.1")]
         scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": headers, "state": {"id": "x"}}
-        return asyncio.run(route.endpoint(serve.requests.Request(scope, receive)))
+        return asyncio.run(route.endpoint(http.requests.Request(scope, receive)))
 
     ((_, first),) = ask_server(prompt=[1, 2]).wanted
     assert (first.temperature, first.top_k, first.repetition_penalty) == (0.25, 7, 1.5)
