@@ -260,7 +260,7 @@ def test_a_value_of_batches_has_a_fallback_for_others(parts):
     (site,) = re.findall(r"It is provided at loss .*? Write @provide\((.*)\) def marks\(\.\.\.\) besides", text)
     everywhere = known + PROVIDED.format(site=site, reads="tokens", value="tokens * 0 + 1")
     files = woven(selected, parts=parts, own=everywhere).files
-    assert 'batch["marks"]' in files["train.py"] and "q = q * marks" in files["model.py"]
+    assert 'batch["marks"]' in files["trainer.py"] and "q = q * marks" in files["model.py"]
 
 
 HELPED = '''"""Scores that are bounded, in steps with a cache and without."""

@@ -5,8 +5,10 @@ import os
 
 import tyro
 
-from generator.language import point
+from generator.language import point, requires
 from generator.language.roles import EngineSettings, InputError, ModelSettings, ending_with_messages
+
+requires("serve/serve")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
