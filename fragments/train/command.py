@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import os
+import sys
 from typing import Literal
 
 import tyro
@@ -33,11 +35,15 @@ def main() -> None:
     if given.preset or not config.checkpoint_dir:
         check_config(config)
     # after help and refusals, as they import JAX
+    import jax
+
     from generator.language.roles import join_job, newest_config, train
 
     point("command.given", given)
     join_job()
     point("command.joined", given)
+    if jax.process_index() > 0:
+        sys.stdout = open(os.devnull, "w")
     if not given.preset and (saved := newest_config(config.checkpoint_dir)):
         config = parse(default=CommandLine(saved)).config
     train(config)

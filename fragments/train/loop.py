@@ -2,8 +2,6 @@
 
 import contextlib
 import dataclasses
-import os
-import sys
 import time
 from typing import Any
 
@@ -61,8 +59,6 @@ def restore_or_create(
 
 def train(config: Config) -> None:
     """Trains up to `config.steps`, from the newest checkpoint if the directory holds one."""
-    if jax.process_index() > 0:
-        sys.stdout = open(os.devnull, "w")
     point("train.start", config)
     check_config(config)
     point("train.settings", config)

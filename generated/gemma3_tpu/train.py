@@ -76,6 +76,8 @@ def main() -> None:
     if given.preset or not config.checkpoint_dir:
         check_config(config)
     # after help and refusals, as they import JAX
+    import jax
+
     from .checkpoints import newest_config
     from .parallel import join_job
     from .trainer import train
@@ -83,6 +85,8 @@ def main() -> None:
     join_job()
     if given.hardware:
         check_hardware(given.hardware)
+    if jax.process_index() > 0:
+        sys.stdout = open(os.devnull, "w")
     if not given.preset and (saved := newest_config(config.checkpoint_dir)):
         config = parse(default=CommandLine(saved)).config
     train(config)

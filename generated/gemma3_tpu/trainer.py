@@ -10,7 +10,6 @@ import itertools
 import json
 import math
 import os
-import sys
 import tempfile
 import time
 from typing import Any
@@ -308,8 +307,6 @@ def restore_or_create(
 
 def train(config: Config) -> None:
     """Trains up to `config.steps`, from the newest checkpoint if the directory holds one."""
-    if jax.process_index() > 0:
-        sys.stdout = open(os.devnull, "w")
     check_config(config)
     remat_policy(config.remat)  # refuses unknown names before anything is written
     if not config.checkpoint_dir and jax.process_count() > 1:

@@ -6,6 +6,8 @@ python -m llama2_cpu.train --preset tiny --data PATH --steps 1000 --checkpoint-d
 
 import dataclasses
 import functools
+import os
+import sys
 from typing import Literal
 
 import tyro
@@ -35,6 +37,8 @@ def main() -> None:
     if given.preset or not config.checkpoint_dir:
         check_config(config)
     # after help and refusals, as they import JAX
+    import jax
+
     from .checkpoints import newest_config
     from .cluster import join_job, run_in_children
     from .trainer import train
@@ -42,6 +46,8 @@ def main() -> None:
     if given.restarts:
         run_in_children(given.restarts)
     join_job()
+    if jax.process_index() > 0:
+        sys.stdout = open(os.devnull, "w")
     if not given.preset and (saved := newest_config(config.checkpoint_dir)):
         config = parse(default=CommandLine(saved)).config
     train(config)

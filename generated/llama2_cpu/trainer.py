@@ -654,8 +654,6 @@ def train(config: Config) -> None:
     context = config.mesh_context
     offload = config.offload
     stage = config.mesh_stage
-    if jax.process_index() > 0:
-        sys.stdout = open(os.devnull, "w")
     goodput = Goodput()
     require_equal("settings", config)
     check_config(config)
