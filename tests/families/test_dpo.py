@@ -28,7 +28,18 @@ from families.weaving import LIBRARY, batch_of, woven, write
 from generator.checkpoint.comparisons import load_package
 from generator.weaver import weave
 
-MODULES = "checkpoint", "checkpoints", "config", "data", "huggingface", "model", "parallel", "preferences", "reference", "trainer"
+MODULES = (
+    "checkpoint",
+    "checkpoints",
+    "config",
+    "data",
+    "huggingface",
+    "model",
+    "parallel",
+    "preferences",
+    "reference",
+    "trainer",
+)
 BETA = 0.3
 
 
@@ -193,7 +204,9 @@ def test_a_resumed_run_is_the_same_to_the_bit(tuned):
     shutil.copytree(whole, resumed)
     shutil.rmtree(resumed / "6")
     config = dataclasses.replace(config, checkpoint_dir=str(resumed))
-    with pytest.raises(package.trainer.InputError, match=r"--z-loss 0\.1: is one of tokens, .* --objective dpo: give 0"):
+    with pytest.raises(
+        package.trainer.InputError, match=r"--z-loss 0\.1: is one of tokens, .* --objective dpo: give 0"
+    ):
         package.trainer.train(dataclasses.replace(config, z_loss=0.1))
     with pytest.raises(package.trainer.InputError, match="not what this run had up to 3"):
         package.trainer.train(dataclasses.replace(config, data=str(folder / "of_policy")))

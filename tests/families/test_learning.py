@@ -233,7 +233,7 @@ def some(prompt, completion):
 
 def test_what_is_saved_when_a_reward_fails_is_the_average(llama, tmp_path, monkeypatch):
     # again, as processes of rewards find its modules by name, and other packages have the name too
-    package = load_package(Path(llama["train/ema"].train.__file__).parent)
+    package = load_package(Path(llama["train/ema"].trainer.__file__).parent)
     (tmp_path / "rewarding.py").write_text(REWARD)
     (tmp_path / "prompts.jsonl").write_text('{"prompt": "a"}\n')
     for folder in tmp_path, Path(package.trainer.__file__).parents[1]:  # for processes of rewards too
