@@ -75,7 +75,7 @@ def test_weights_of_another_model_are_refused():
 # the server, without collection of cycles: /health answers with how often its arrays hold its weights, now and at most
 COUNTING = """
 import gc, sys, threading, time, jax
-from {package} import serve
+from {package} import serve, server
 
 most = 0.0
 def hold(engine):
@@ -92,8 +92,8 @@ async def health(self, _):
     if not most:
         threading.Thread(target=watch, args=(self.engine.engine,), daemon=True).start()
     most, found = 0.0, [hold(self.engine.engine), most]
-    return serve.as_json(found)
-serve.Server.health = health
+    return server.as_json(found)
+server.Server.health = health
 gc.disable()
 serve.main()
 """

@@ -18,11 +18,11 @@ from generator.weaver import weave
 PROGRAM = """
 import os, sys
 os.chdir(sys.argv[1])
-from llama2_cpu import checkpoint, errors, parallel
+from llama2_cpu import checkpoints, errors, parallel
 with errors.ending_with_messages():
     parallel.join_job()
     import jax
-    checkpoint.newest_config("run")
+    checkpoints.newest_config("run")
     print(jax.process_count())
 """
 # Kubernetes' API, of which JAX asks for the address of pod 0 and the number of pods
