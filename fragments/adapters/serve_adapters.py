@@ -5,7 +5,7 @@ import dataclasses
 from generator.language import requires, splice
 from generator.language.roles import InputError, Refusal, adapter_directories, load_adapters
 
-requires("engine_adapters", "serve/serve")
+requires("engine_adapters", "serve/serve", "generate/generate")
 
 
 @splice("ServeSettings.fields", "GenerateSettings.fields")

@@ -6,8 +6,10 @@ import signal
 import sys
 from typing import Any
 
-from generator.language import splice
+from generator.language import requires, splice
 from generator.language.roles import ExitCode, InputError
+
+requires("command")
 
 FINAL = 0, ExitCode.MISTAKE, ExitCode.PREEMPTED, ExitCode.CORRUPT  # another try here would end in the same way
 

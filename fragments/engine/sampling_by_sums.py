@@ -98,19 +98,19 @@ def _(logprobs, top):
     top = likeliest(logprobs)
 
 
-@splice("test_sampling.drawn")
+@splice("test_sampling.drawn", optional=True)
 def _(logits, count, settings, sequences, tokens):
     lengths, uniforms = np.ones(count, np.int32), uniform(settings.seed[:, None], np.ones((count, 1))).ravel()
     tokens = sample(jnp.tile(logits, (count, 1)), sequences, lengths, settings, biases_of(count), uniforms)
 
 
-@splice("test_sampling.penalized")
+@splice("test_sampling.penalized", optional=True)
 def _(logits, sequences, settings, sampled):
     metadata, lengths = metadata_of(8, prompt=6, **settings), np.full(8, 15, np.int32)
     sampled = sample(logits, sequences, lengths, metadata, biases_of(8), np.ones(8))
 
 
-@splice("traced.more")
+@splice("traced.more", optional=True)
 def _(programs):
     settings = EngineSettings(max_sequences=4, page_size=8, chunk=16, max_length=64)
     device = Device(CONFIG, jax.jit(lambda: Decoder(CONFIG, nnx.Rngs(0)))(), settings, None, 33, 64)

@@ -24,17 +24,17 @@ def _(logits, count, temperature, key, sampled):
     sampled = jnp.sum(total < key[count] * total[-1])
 
 
-@splice("test_sample.draw")
+@splice("test_sample.draw", optional=True)
 def _(model, text, rng, draw):
     draw = [int(next_token(model, text, 7, t, 4, rng.random(12, np.float32))) for t in (0.0, 1.0) for _ in range(20)]
 
 
-@splice("test_sample.one")
+@splice("test_sample.one", optional=True)
 def _(model, text):
     assert jnp.ndim(next_token(model, text, 7, 0.0, 1, np.ones(12, np.float32))) == 0
 
 
-@splice("traced.more")
+@splice("traced.more", optional=True)
 def _(programs):
     model, text = jax.eval_shape(lambda: new_state(CONFIG).model), np.zeros((1, 32), np.int32)
     programs["sample"] = next_token.trace(model, text, 8, np.float32(1), 4, np.ones(32, np.float32))

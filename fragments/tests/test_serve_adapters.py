@@ -36,7 +36,7 @@ from generator.language.roles import (
     served,
 )
 
-requires("adapted_linear", "tests/engines", "tests/served")
+requires("serve_adapters", "tests/engines", "tests/served")
 
 BASE = dataclasses.replace(WIDE, init_std=0.05)  # so that rounding in fp32 stays below 1e-5
 

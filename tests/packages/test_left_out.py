@@ -11,6 +11,7 @@ from functools import cache
 
 import pytest
 
+from generator.commands.points import list_points
 from generator.disk.project import builtin_root
 from generator.language.fragment import Fragment
 from generator.recipe.library import Library
@@ -106,6 +107,15 @@ def test_nothing_speaks_of_what_is_left_out():
     committed = builtin_root() / "generated" / "llama2_cpu"
     whole = {path.relative_to(committed).as_posix(): path.read_text() for path in committed.rglob("*.[pm][yd]")}
     assert len(list(gone(whole, TOGETHER))) > 3, "it would be seen"
+
+
+def test_no_fragment_needs_a_test():
+    """What splices into a test says `optional`: packages are woven without tests, too."""
+    points = {point["name"] for point in list_points(library(), None) if point["fragment"].startswith("tests/")}
+    fragments = [library().fragment(name) for name in library().fragments() if not name.startswith("tests/")]
+    splices = [splice for fragment in fragments for splice in fragment.splices if splice.point in points]
+    assert [str(splice.origin) for splice in splices if not splice.optional] == []
+    assert splices, "there are some"
 
 
 def test_a_program_that_is_run_by_its_path_is_asked_for():
