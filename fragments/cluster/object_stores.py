@@ -44,7 +44,7 @@ def _(self):
     self.uploaded, self.upload_seconds = -math.inf, 0.0  # when the last upload ended, and what it took
 
 
-@splice("Monitor.flush", after="tensorboard")
+@splice("Monitor.restart_clock", after="tensorboard")
 def _(self):
     if (start := time.perf_counter()) - self.uploaded > 50 * self.upload_seconds:  # at most 2 % of the time
         with may_fail("upload", self.failed):

@@ -24,10 +24,10 @@ from generator.language.roles import (
 requires("compile_tpu or compile_gpu")
 
 
-def too_large(chip: str, needed: str) -> SystemExit:
+def does_not_fit(chip: str, needed: str) -> str:
+    """Returns the message for a step that a device has no memory for, with what would make it smaller."""
     remedy = "give fewer sequences to a device, a --remat that keeps less, a larger --mesh-fsdp or more devices"
-    print(f"error: DOES NOT FIT {chip} with {MEMORY[chip]:g} GiB: {needed}: {remedy}", file=sys.stderr)
-    return SystemExit(3)
+    return f"error: DOES NOT FIT {chip} with {MEMORY[chip]:g} GiB: {needed}: {remedy}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +88,8 @@ def main() -> None:
     if command.hlo:
         Path(command.hlo).write_text(compiled.as_text())
     if total > MEMORY[chip] * 2**30:
-        raise too_large(chip, f"{total / 2**30:.1f} GiB")
+        print(does_not_fit(chip, f"{total / 2**30:.1f} GiB"), file=sys.stderr)
+        sys.exit(3)
     print(f"{total / 2**30:.1f} GiB: fits {chip} with {MEMORY[chip]:g} GiB")
 
 

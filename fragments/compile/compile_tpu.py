@@ -3,10 +3,11 @@
 import dataclasses
 import os
 import re
+import sys
 from typing import Any
 
 from generator.language import proceed, requires, setting, splice
-from generator.language.roles import HARDWARE, Config, InputError, too_large
+from generator.language.roles import HARDWARE, Config, InputError, does_not_fit
 
 requires("compile", "flags_tpu")
 
@@ -61,4 +62,5 @@ def _(chip, jax):
     except jax.errors.JaxRuntimeError as error:
         if not (words := re.search(r"(?i)Ran out of memory .*hbm.*[^.]|Alloc.* exceed memory \S+", str(error))):
             raise
-        raise too_large(chip, words[0]) from None
+        print(does_not_fit(chip, words[0]), file=sys.stderr)
+        raise SystemExit(3) from None

@@ -215,9 +215,14 @@ def files_of_rows(files: list[Path]) -> list[Path]:
 
 
 FORMATS = {
-    **{".jsonl": open_jsonl, ".ndjson": open_jsonl, ".json": open_json},
-    **{".csv": open_csv, ".tsv": functools.partial(open_csv, delimiter="\t")},
-    **{".parquet": open_parquet, ".arrow": open_arrow, ".array_record": open_array_record},
+    ".jsonl": open_jsonl,
+    ".ndjson": open_jsonl,
+    ".json": open_json,
+    ".csv": open_csv,
+    ".tsv": functools.partial(open_csv, delimiter="\t"),
+    ".parquet": open_parquet,
+    ".arrow": open_arrow,
+    ".array_record": open_array_record,
 }
 
 

@@ -169,10 +169,10 @@ def _(config, checkpoints, target, data, step, saved, items):
         local.begin(step)
 
 
-@splice("train.due")
-def _(step, config, checkpoint_due):
-    every = config.local_checkpoint_every
-    is_shared, checkpoint_due = checkpoint_due, checkpoint_due or bool(every and step % every == 0)
+@splice("train.checkpoint_due")
+def _(step, config, is_last, checkpoint_due):
+    is_shared = is_last or step % config.checkpoint_every == 0
+    checkpoint_due = is_shared or (config.local_checkpoint_every > 0 and step % config.local_checkpoint_every == 0)
 
 
 @splice("train.save")

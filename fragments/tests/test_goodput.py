@@ -55,7 +55,7 @@ def test_the_time_goes_to_what_took_it(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "time", types.SimpleNamespace(perf_counter=perf_counter))
     monkeypatch.setattr(module.Batches, "__next__", slowly(module.Batches.__next__), raising=False)
     monkeypatch.setattr(module.Checkpoints, "save", slowly(module.Checkpoints.save))
-    monkeypatch.setattr(module.Monitor, "flush", slowly(module.Monitor.flush))
+    monkeypatch.setattr(module.Monitor, "restart_clock", slowly(module.Monitor.restart_clock))
     totals = {}
     monkeypatch.setattr(module.Goodput, "shares", lambda self: totals.update(self.seconds) or dict(self.seconds))
     data = Path(email.__file__).parent / "*.py"

@@ -89,7 +89,8 @@ def train(config: Config) -> None:
         stack.callback(monitor.close)
         stack.callback(checkpoints.close)  # closes first, as the last checkpoint matters more than metrics
         point("train.compiled", stack, step, config, state, data, monitor, checkpoints, mesh)
-        pending, is_last = None, False  # pending: the last step, which the device is still working on
+        pending = None  # the last step and its metrics, which the device is still working on
+        is_last = False
 
         def evaluate() -> None:
             with point("train.evaluate", compiled_eval_step, data, held_out, state, checkpoints, step):
@@ -113,11 +114,13 @@ def train(config: Config) -> None:
             point("train.after_step", step, metrics, data=data)
             if pending:
                 monitor.step(*pending)
-            pending, is_last = (step, metrics), step == config.steps
-            point("train.is_last", step, is_last, checkpoints)
-            evaluation_due = held_out and (is_last or step % config.eval_every == 0)
-            checkpoint_due = is_last or step % config.checkpoint_every == 0
-            point("train.due", evaluation_due, checkpoint_due, step, config)
+            pending = step, metrics
+            with point("train.is_last", step, config, checkpoints):
+                is_last = step == config.steps
+            with point("train.evaluation_due", step, config, held_out, is_last):
+                evaluation_due = held_out and (is_last or step % config.eval_every == 0)
+            with point("train.checkpoint_due", step, config, is_last):
+                checkpoint_due = is_last or step % config.checkpoint_every == 0
             if evaluation_due or checkpoint_due:
                 monitor.step(*pending)
                 pending = None
@@ -131,7 +134,7 @@ def train(config: Config) -> None:
                             checkpoints.save(step, checkpoint_items(state), data)
                         point("train.saved")
                 point("train.flush", step, monitor)
-                monitor.flush()
+                monitor.restart_clock()
                 point("train.flushed")
     point("train.end", step, checkpoints)
     print(f"checkpoints and metrics: {directory}")

@@ -91,7 +91,8 @@ def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array
         cross_entropy = -jnp.sum(log_likelihood * batch["weights"])
     with point("loss.total", cross_entropy, log_normalizer, weights=batch["weights"], config=config):
         total = cross_entropy
-    sums = {"cross_entropy": cross_entropy, "targets": jnp.sum(batch["weights"])}
+    with point("loss.sums", cross_entropy, batch=batch):
+        sums = {"cross_entropy": cross_entropy, "targets": jnp.sum(batch["weights"])}
     point("loss.terms", total, sums, model=model, batch=batch, x=x, log_likelihood=log_likelihood, config=config)
     return total, sums
 

@@ -3,7 +3,6 @@
 import collections
 import contextlib
 import datetime
-import itertools
 import json
 import math
 import tempfile
@@ -28,15 +27,15 @@ def _(bounds):
 
 def drop_later_records(path: epath.Path, step: int) -> None:
     """Truncates a file of JSON lines at the first record after `step` or half line; creates it if missing."""
-
-    def stays(line: bytes) -> bool:
-        with contextlib.suppress(ValueError, KeyError, TypeError):  # not a record: stays
-            return line.endswith(b"\n") and json.loads(line)["step"] <= step
-        return True
-
     with open(path, "ab+") as file:
         file.seek(0)
-        file.truncate(sum(map(len, itertools.takewhile(stays, file))))
+        size = 0  # of the records that stay
+        for line in file:
+            with contextlib.suppress(ValueError, KeyError, TypeError):  # not a record: stays
+                if not line.endswith(b"\n") or json.loads(line)["step"] > step:
+                    break
+            size += len(line)
+        file.truncate(size)
 
 
 class Monitor:
@@ -46,7 +45,8 @@ class Monitor:
         """Resumes after `step`: drops what a killed run wrote of later steps, as they come again."""
         self.config, self.others = config, tempfile.TemporaryDirectory()  # only process 0 writes to the directory
         self.folder = directory if jax.process_index() == 0 else epath.Path(self.others.name)
-        self.peak, meaning = peak_flops(config.dtype)
+        with point("Monitor.peak", config):
+            self.peak, meaning = peak_flops()
         print(f"MFU: share of {meaning}; attention counted in full, or its causal half", flush=True)
         with point("Monitor.folder"):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,8 @@ class Monitor:
         """
         point("Monitor.wait")
         values = {name: float(value) for name, value in metrics.items()}  # waits for the device
-        self.skipped = values["train/skipped"] = (self.skipped + 1) * values["train/skipped"]
+        self.skipped = self.skipped + 1 if values["train/skipped"] else 0
+        values["train/skipped"] = self.skipped
         now = time.perf_counter()
         self.seconds.append(now - self.clock)
         self.clock = now
@@ -82,7 +83,7 @@ class Monitor:
         speed = self.config.batch_size * self.config.sequence_length / seconds
         self.record(step, values | {"train/tokens_per_second": speed})
         if self.skipped > self.config.max_skipped:
-            raise InputError(f"no finite gradients in {self.skipped:.0f} steps up to {step}: lower --learning-rate")
+            raise InputError(f"no finite gradients in {self.skipped} steps up to {step}: lower --learning-rate")
         full, causal = (speed * flops_per_token(self.config, causal) / self.peak for causal in (False, True))
         text = f"epoch {values['train/epoch']:.2f} loss {values['train/loss']:.4f}"
         with point("Monitor.speed", text, speed, full, causal):
@@ -94,9 +95,9 @@ class Monitor:
                 minutes = seconds * (self.config.steps - step) / 60
                 print(f"step {step}/{self.config.steps} {text} ETA {minutes:.1f} min", flush=True)
 
-    def flush(self) -> None:
-        """Lets the time until now count for no step."""
-        point("Monitor.flush")
+    def restart_clock(self) -> None:
+        """Leaves the time since the last step out of the next step's."""
+        point("Monitor.restart_clock")
         self.clock = time.perf_counter()
 
     def close(self) -> None:

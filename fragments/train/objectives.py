@@ -43,9 +43,9 @@ def _(log_likelihood, batch, config, cross_entropy):
     cross_entropy, summands, of_objective = objectives()[config.objective](log_likelihood, batch, config)
 
 
-@splice("loss.terms", before="expert_load load_balance router_z mtp_loss")
-def _(sums, summands, of_objective):
-    sums["targets"], sums["objective"] = summands, of_objective
+@splice("loss.sums")
+def _(sums, cross_entropy, summands, of_objective):
+    sums = {"cross_entropy": cross_entropy, "targets": summands, "objective": of_objective}
 
 
 @splice("train_step.metrics")

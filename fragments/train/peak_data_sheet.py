@@ -9,8 +9,8 @@ from generator.language import setting, splice
 PEAK_FLOPS = setting("peak_flops")  # kind of device -> dense bf16 FLOP/s
 
 
-def peak_flops(dtype: str) -> tuple[float, str]:
-    """Returns the dense bf16 FLOP/s of all devices, for any dtype, and its label; nan for an unknown kind."""
+def peak_flops() -> tuple[float, str]:
+    """Returns the dense bf16 FLOP/s of all devices, and its label; nan for an unknown kind."""
     kind, count = jax.devices()[0].device_kind, jax.device_count()
     if kind not in PEAK_FLOPS:
         return math.nan, f"an unknown peak, as PEAK_FLOPS in trainer.py has no {kind!r}"

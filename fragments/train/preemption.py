@@ -34,7 +34,8 @@ def stop_before_a_step(signals: list[int]) -> None:
 
 @splice("train.ready")
 def _():
-    stopping, signals = False, receive_signals()
+    signals = receive_signals()
+    stopping = False
 
 
 @splice("train.compile")
@@ -56,14 +57,14 @@ def _(sums, held_out):
 
 
 @splice("train.is_last")
-def _(step, is_last, checkpoints, signals):
+def _(step, config, is_last, checkpoints, signals):
     stopping = bool(signals) or checkpoints.manager.reached_preemption(step)
-    is_last = is_last or stopping
+    is_last = stopping or step == config.steps
 
 
-@splice("train.due")
-def _(evaluation_due, stopping):
-    evaluation_due = evaluation_due and not stopping
+@splice("train.evaluation_due")
+def _(step, config, held_out, is_last, evaluation_due, stopping):
+    evaluation_due = held_out and not stopping and (is_last or step % config.eval_every == 0)
 
 
 @splice("train.end", after="goodput")

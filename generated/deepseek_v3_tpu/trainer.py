@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import datetime
 import functools
-import itertools
 import json
 import math
 import os
@@ -257,8 +256,8 @@ PEAK_FLOPS = {
 }  # kind of device -> dense bf16 FLOP/s
 
 
-def peak_flops(dtype: str) -> tuple[float, str]:
-    """Returns the dense bf16 FLOP/s of all devices, for any dtype, and its label; nan for an unknown kind."""
+def peak_flops() -> tuple[float, str]:
+    """Returns the dense bf16 FLOP/s of all devices, and its label; nan for an unknown kind."""
     kind, count = jax.devices()[0].device_kind, jax.device_count()
     if kind not in PEAK_FLOPS:
         return math.nan, f"an unknown peak, as PEAK_FLOPS in trainer.py has no {kind!r}"
@@ -291,15 +290,15 @@ def flops_per_token(config: Config, causal: bool) -> float:
 
 def drop_later_records(path: epath.Path, step: int) -> None:
     """Truncates a file of JSON lines at the first record after `step` or half line; creates it if missing."""
-
-    def stays(line: bytes) -> bool:
-        with contextlib.suppress(ValueError, KeyError, TypeError):  # not a record: stays
-            return line.endswith(b"\n") and json.loads(line)["step"] <= step
-        return True
-
     with open(path, "ab+") as file:
         file.seek(0)
-        file.truncate(sum(map(len, itertools.takewhile(stays, file))))
+        size = 0  # of the records that stay
+        for line in file:
+            with contextlib.suppress(ValueError, KeyError, TypeError):  # not a record: stays
+                if not line.endswith(b"\n") or json.loads(line)["step"] > step:
+                    break
+            size += len(line)
+        file.truncate(size)
 
 
 class Monitor:
@@ -309,7 +308,7 @@ class Monitor:
         """Resumes after `step`: drops what a killed run wrote of later steps, as they come again."""
         self.config, self.others = config, tempfile.TemporaryDirectory()  # only process 0 writes to the directory
         self.folder = directory if jax.process_index() == 0 else epath.Path(self.others.name)
-        self.peak, meaning = peak_flops(config.dtype)
+        self.peak, meaning = peak_flops()
         print(f"MFU: share of {meaning}; attention counted in full, or its causal half", flush=True)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.metrics_path = self.folder / "metrics.jsonl"
@@ -331,7 +330,8 @@ class Monitor:
         Raises InputError if too many steps in a row had no finite gradients.
         """
         values = {name: float(value) for name, value in metrics.items()}  # waits for the device
-        self.skipped = values["train/skipped"] = (self.skipped + 1) * values["train/skipped"]
+        self.skipped = self.skipped + 1 if values["train/skipped"] else 0
+        values["train/skipped"] = self.skipped
         now = time.perf_counter()
         self.seconds.append(now - self.clock)
         self.clock = now
@@ -339,7 +339,7 @@ class Monitor:
         speed = self.config.batch_size * self.config.sequence_length / seconds
         self.record(step, values | {"train/tokens_per_second": speed})
         if self.skipped > self.config.max_skipped:
-            raise InputError(f"no finite gradients in {self.skipped:.0f} steps up to {step}: lower --learning-rate")
+            raise InputError(f"no finite gradients in {self.skipped} steps up to {step}: lower --learning-rate")
         full, causal = (speed * flops_per_token(self.config, causal) / self.peak for causal in (False, True))
         text = f"epoch {values['train/epoch']:.2f} loss {values['train/loss']:.4f}"
         text += f" {speed:,.0f} tokens/s" + (f" MFU {full:.1%} full {causal:.1%} causal" if math.isfinite(full) else "")
@@ -348,8 +348,8 @@ class Monitor:
             minutes = seconds * (self.config.steps - step) / 60
             print(f"step {step}/{self.config.steps} {text} ETA {minutes:.1f} min", flush=True)
 
-    def flush(self) -> None:
-        """Lets the time until now count for no step."""
+    def restart_clock(self) -> None:
+        """Leaves the time since the last step out of the next step's."""
         self.clock = time.perf_counter()
 
     def close(self) -> None:
@@ -401,7 +401,8 @@ def train(config: Config) -> None:
             (directory / "flags.txt").write_text(os.environ.get(FLAGS_VARIABLE, ""))
         stack.callback(monitor.close)
         stack.callback(checkpoints.close)  # closes first, as the last checkpoint matters more than metrics
-        pending, is_last = None, False  # pending: the last step, which the device is still working on
+        pending = None  # the last step and its metrics, which the device is still working on
+        is_last = False
 
         def evaluate() -> None:
             sums = [compiled_eval_step(state.model, data.to_devices(batch)) for batch in held_out]
@@ -418,7 +419,8 @@ def train(config: Config) -> None:
             metrics["train/epoch"] = data.epoch()
             if pending:
                 monitor.step(*pending)
-            pending, is_last = (step, metrics), step == config.steps
+            pending = step, metrics
+            is_last = step == config.steps
             evaluation_due = held_out and (is_last or step % config.eval_every == 0)
             checkpoint_due = is_last or step % config.checkpoint_every == 0
             if evaluation_due or checkpoint_due:
@@ -429,5 +431,5 @@ def train(config: Config) -> None:
                 # none after a skipped step: old checkpoints stay, and a resumed run repeats the step
                 if checkpoint_due and (is_last or not monitor.skipped):
                     checkpoints.save(step, checkpoint_items(state), data)
-                monitor.flush()
+                monitor.restart_clock()
     print(f"checkpoints and metrics: {directory}")

@@ -144,16 +144,24 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     k = (k.astype(jnp.float32) * H**-0.5).astype(k.dtype)  # there are fewer keys than queries
     q, k, v = (jnp.pad(x, ((0, 0), (0, padding), (0, 0), (0, 0))).swapaxes(1, 2) for x in (q, k, v))
     q, k, v = checkpoint_name((q, k, v), "attention")
-    segments = splash.SegmentIds(*[jnp.pad(segment_ids, ((0, 0), (0, padding)))] * 2)  # of queries and of keys
-    # the backward kernel writes a partial gradient of q for each block of keys. So blocks grow with the sequence, which
-    # makes the wasted work above the diagonal small, within the 16 MiB of vector memory of a v4
+    segment_ids = jnp.pad(segment_ids, ((0, 0), (0, padding)))
+    segments = splash.SegmentIds(q=segment_ids, kv=segment_ids)
+    # the backward kernel writes a partial gradient of q for each block of keys: larger blocks for longer sequences
+    # waste little work above the diagonal, and fit into the 16 MiB of vector memory of a v4
     keys = size * math.gcd((T + padding) // size, max(1, min(256 // H, math.ceil(T / 8192))))
     compute = size if size <= 512 else size // 2  # keys at a time
-    forward = {"block_q": size, "block_kv": size, "block_kv_compute": compute}
-    backward = {"block_q_dkv": size, "block_kv_dkv": keys, "block_kv_dkv_compute": compute}
+    block_sizes = splash.BlockSizes(
+        block_q=size,
+        block_kv=size,
+        block_kv_compute=compute,
+        block_q_dkv=size,
+        block_kv_dkv=keys,
+        block_kv_dkv_compute=compute,
+        use_fused_bwd_kernel=True,
+    )
     make_kernel = functools.partial(
         splash.make_splash_mha_single_device,
-        block_sizes=splash.BlockSizes(**forward, **backward, use_fused_bwd_kernel=True),
+        block_sizes=block_sizes,
         residual_checkpoint_name="context",
         interpret=interpret,
     )

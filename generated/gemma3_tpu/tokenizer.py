@@ -118,8 +118,15 @@ def encode_document(tokenizer: AnyTokenizer, text: str) -> np.ndarray:
 
 
 TOKENIZER_FILES = (
-    *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "tokenizer.model", "vocab.json"),
-    *("merges.txt", "chat_template.jinja", "chat_template.json", "additional_chat_templates/*.jinja"),
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "chat_template.json",
+    "additional_chat_templates/*.jinja",
 )
 MODEL_FILES = "config.json", "generation_config.json"
 LARGEST_FILE = 2**28  # bytes; the largest published tokenizer.json has less than 2**26

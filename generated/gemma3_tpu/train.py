@@ -28,8 +28,10 @@ def find_recipe(preset: str, hardware: str) -> tuple[dict[str, object], str]:
         known = "; ".join(f"--preset {name} --hardware {other}" for name, other in RECIPES) or "none"
         given = f"--preset {preset} --hardware {hardware}" if preset else f"--hardware {hardware} without --preset"
         raise InputError(f"{given}: no recipe: there are {known}")
-    settings, flags = dict(RECIPES[preset, hardware]), HARDWARE[hardware][-1] or FLAGS
-    return settings, f"{flags} {settings.pop('flags', '')}".strip()
+    settings = dict(RECIPES[preset, hardware])
+    more_flags = settings.pop("flags", "")
+    *_, flags = HARDWARE[hardware]
+    return settings, f"{flags or FLAGS} {more_flags}".strip()
 
 
 def check_hardware(hardware: str) -> None:
@@ -37,8 +39,8 @@ def check_hardware(hardware: str) -> None:
     import jax
 
     kind, count = jax.devices()[0].device_kind, jax.device_count()
-    wanted, devices, *_ = HARDWARE[hardware]
-    if not re.fullmatch(wanted, kind) or count % devices:
+    name, devices, *_ = HARDWARE[hardware]
+    if not re.fullmatch(name, kind) or count % devices:
         raise InputError(f"--hardware {hardware}: has {devices} devices, and here are {count} of {kind}: give another")
 
 

@@ -211,8 +211,7 @@ def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array
     log_likelihood, log_normalizer = score(model.embedding, x, batch["targets"], config)
     cross_entropy, summands, of_objective = objectives()[config.objective](log_likelihood, batch, config)
     total = cross_entropy + config.z_loss * jnp.sum(log_normalizer**2 * batch["weights"])
-    sums = {"cross_entropy": cross_entropy, "targets": jnp.sum(batch["weights"])}
-    sums["targets"], sums["objective"] = summands, of_objective
+    sums = {"cross_entropy": cross_entropy, "targets": summands, "objective": of_objective}
     return total, sums
 
 
@@ -468,15 +467,15 @@ def draw_scores(metrics: epath.Path, image: epath.Path) -> None:
 
 def drop_later_records(path: epath.Path, step: int) -> None:
     """Truncates a file of JSON lines at the first record after `step` or half line; creates it if missing."""
-
-    def stays(line: bytes) -> bool:
-        with contextlib.suppress(ValueError, KeyError, TypeError):  # not a record: stays
-            return line.endswith(b"\n") and json.loads(line)["step"] <= step
-        return True
-
     with open(path, "ab+") as file:
         file.seek(0)
-        file.truncate(sum(map(len, itertools.takewhile(stays, file))))
+        size = 0  # of the records that stay
+        for line in file:
+            with contextlib.suppress(ValueError, KeyError, TypeError):  # not a record: stays
+                if not line.endswith(b"\n") or json.loads(line)["step"] > step:
+                    break
+            size += len(line)
+        file.truncate(size)
 
 
 class Monitor:
@@ -524,7 +523,8 @@ class Monitor:
         Raises InputError if too many steps in a row had no finite gradients.
         """
         values = {name: float(value) for name, value in metrics.items()}  # waits for the device
-        self.skipped = values["train/skipped"] = (self.skipped + 1) * values["train/skipped"]
+        self.skipped = self.skipped + 1 if values["train/skipped"] else 0
+        values["train/skipped"] = self.skipped
         now = time.perf_counter()
         self.seconds.append(now - self.clock)
         self.clock = now
@@ -532,7 +532,7 @@ class Monitor:
         speed = self.config.batch_size * self.config.sequence_length / seconds
         self.record(step, values | {"train/tokens_per_second": speed})
         if self.skipped > self.config.max_skipped:
-            raise InputError(f"no finite gradients in {self.skipped:.0f} steps up to {step}: lower --learning-rate")
+            raise InputError(f"no finite gradients in {self.skipped} steps up to {step}: lower --learning-rate")
         full, causal = (speed * flops_per_token(self.config, causal) / self.peak for causal in (False, True))
         text = f"epoch {values['train/epoch']:.2f} loss {values['train/loss']:.4f}"
         text += f" {speed:,.0f} tokens/s MFU {full:.1%} full {causal:.1%} causal"
@@ -545,8 +545,8 @@ class Monitor:
                 minutes = seconds * (self.config.steps - step) / 60
                 print(f"step {step}/{self.config.steps} {text} ETA {minutes:.1f} min", flush=True)
 
-    def flush(self) -> None:
-        """Lets the time until now count for no step."""
+    def restart_clock(self) -> None:
+        """Leaves the time since the last step out of the next step's."""
         with may_fail("TensorBoard events", self.failed):
             self.events.flush()
         if (start := time.perf_counter()) - self.uploaded > 50 * self.upload_seconds:  # at most 2 % of the time
@@ -678,7 +678,8 @@ def train(config: Config) -> None:
         raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
     mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, context=context, stage=stage)
     batches = abstract_batch(config, mesh)
-    stopping, signals = False, receive_signals()
+    signals = receive_signals()
+    stopping = False
     if config.eval_tasks:
         if jax.process_count() > 1 or any(mesh.shape.get(axis, 1) > 1 for axis in ("stage", "context")):
             raise InputError("--eval-tasks: needs one process, without --mesh-stage and --mesh-context")
@@ -723,7 +724,8 @@ def train(config: Config) -> None:
         reference = functools.partial(open_reference, config, checkpoints, mesh)
         data.follow(lambda: with_matrices_in(config.dtype, state.model), reference, monitor.folder)
         stack.callback(stop_rewarding, data)
-        pending, is_last = None, False  # pending: the last step, which the device is still working on
+        pending = None  # the last step and its metrics, which the device is still working on
+        is_last = False
 
         def evaluate() -> None:
             with saving(checkpoints, step, state, data):
@@ -774,16 +776,13 @@ def train(config: Config) -> None:
             metrics |= data.metrics
             if pending:
                 monitor.step(*pending)
-            pending, is_last = (step, metrics), step == config.steps
+            pending = step, metrics
             stopping = bool(signals) or checkpoints.manager.reached_preemption(step)
-            is_last = is_last or stopping
-            evaluation_due = held_out and (is_last or step % config.eval_every == 0)
-            checkpoint_due = is_last or step % config.checkpoint_every == 0
-            evaluation_due = evaluation_due and not stopping
-            local_checkpoints_every = config.local_checkpoint_every
-            is_shared, checkpoint_due = (
-                checkpoint_due,
-                checkpoint_due or bool(local_checkpoints_every and step % local_checkpoints_every == 0),
+            is_last = stopping or step == config.steps
+            evaluation_due = held_out and not stopping and (is_last or step % config.eval_every == 0)
+            is_shared = is_last or step % config.checkpoint_every == 0
+            checkpoint_due = is_shared or (
+                config.local_checkpoint_every > 0 and step % config.local_checkpoint_every == 0
             )
             if evaluation_due or checkpoint_due:
                 monitor.step(*pending)
@@ -804,7 +803,7 @@ def train(config: Config) -> None:
                 if jax.process_count() > 1:
                     text = "step {}: process {} is the slowest: {:.3f} s for its batch, the median {:.3f} s"
                     print(text.format(step, *times.values()), flush=True)
-                monitor.flush()
+                monitor.restart_clock()
                 goodput.spent("other")
     goodput.spent("checkpoints")
     print("goodput:", ", ".join(f"{part} {share:.1%}" for part, share in goodput.shares().items()))

@@ -45,10 +45,10 @@ def topology_mesh(config: Config, topology: str, slices: int) -> Any:
     return make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, devices, config.mesh_expert)
 
 
-def too_large(chip: str, needed: str) -> SystemExit:
+def does_not_fit(chip: str, needed: str) -> str:
+    """Returns the message for a step that a device has no memory for, with what would make it smaller."""
     remedy = "give fewer sequences to a device, a --remat that keeps less, a larger --mesh-fsdp or more devices"
-    print(f"error: DOES NOT FIT {chip} with {MEMORY[chip]:g} GiB: {needed}: {remedy}", file=sys.stderr)
-    return SystemExit(3)
+    return f"error: DOES NOT FIT {chip} with {MEMORY[chip]:g} GiB: {needed}: {remedy}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +97,8 @@ def main() -> None:
         except jax.errors.JaxRuntimeError as error:
             if not (words := re.search(r"(?i)Ran out of memory .*hbm.*[^.]|Alloc.* exceed memory \S+", str(error))):
                 raise
-            raise too_large(chip, words[0]) from None
+            print(does_not_fit(chip, words[0]), file=sys.stderr)
+            raise SystemExit(3) from None
 
     memory = compiled.memory_analysis()
     arguments, temporaries = memory.argument_size_in_bytes, memory.temp_size_in_bytes
@@ -111,7 +112,8 @@ def main() -> None:
     if command.hlo:
         Path(command.hlo).write_text(compiled.as_text())
     if total > MEMORY[chip] * 2**30:
-        raise too_large(chip, f"{total / 2**30:.1f} GiB")
+        print(does_not_fit(chip, f"{total / 2**30:.1f} GiB"), file=sys.stderr)
+        sys.exit(3)
     print(f"{total / 2**30:.1f} GiB: fits {chip} with {MEMORY[chip]:g} GiB")
 
 
