@@ -13,7 +13,15 @@ from pathlib import Path
 import pytest
 from array_record.python.array_record_module import ArrayRecordWriter
 
+from generator.language import splice
 from generator.language.roles import TEXTS, InputError, find_files, open_documents, write_jsonl
+
+
+@splice("test_documents.formats", optional=True)
+def _(read):
+    read("train.jsonl", "c4.00000-of-00002.jsonl.gz")
+    read("a.md", "c.txt.zst")
+    read("train-00000-of-00001.parquet")
 
 
 def read_all(data: str, field: str = "text") -> list[str]:

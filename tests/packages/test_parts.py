@@ -6,11 +6,13 @@ import re
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 from selected import mostly_slow
 
 from generator.disk.project import builtin_root
+from generator.package.package import Package
 from generator.recipe.library import Library
 from generator.weaver import weave
 
@@ -21,25 +23,37 @@ PACKAGES = [(entry["architecture"], entry["target"]) for entry in LISTED]
 SERVING = re.compile(r"\b(engine|serve|serving|pages|kv|OpenAI(?! 20\d\d)|prepare|prepared by)\b")
 
 
-@pytest.mark.parametrize(
-    ("architecture", "target"), mostly_slow(PACKAGES, ("llama2", "cpu"), ("llama2", "tpu"), ("deepseek_v3", "tpu"))
-)
-def test_a_trainer_speaks_of_no_part(architecture, target, tmp_path):
-    """And its tests can be imported."""
-    package = weave(architecture, target, LIBRARY, parts=())
+FEW = [("llama2", "cpu"), ("llama2", "tpu"), ("deepseek_v3", "tpu")]
+
+
+@pytest.mark.parametrize("packages", mostly_slow([FEW, PACKAGES], FEW), ids=["few", "all"])
+def test_trainers_speak_of_no_part(packages, tmp_path):
+    """And their tests can be imported, by one process, as JAX takes long."""
+    for architecture, target in packages:
+        check_trainer(weave(architecture, target, LIBRARY, parts=()), tmp_path)
+    command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir=.", "-q", "--collect-only", "."]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def check_trainer(package: Package, folder: Path) -> None:
+    """Checks the words of a package, which is written into a folder."""
     modules = {path: text for path, text in package.files.items() if path.endswith(".py") and "/" not in path}
-    assert not {"engine.py", "pages.py", "serve.py", "openai.py", "text.py", "weights.py"} & modules.keys()
-    assert "page.html" not in package.files and "generate.py" in modules
-    said = [f"{path}: {word}" for path in ("model.py", "generate.py") for word in SERVING.findall(modules[path])]
+    assert not {"engine.py", "pages.py", "serve.py", "openai.py", "text.py", "weights.py"} & modules.keys(), (
+        package.name
+    )
+    assert "page.html" not in package.files and "generate.py" in modules, package.name
+    said = [
+        f"{package.name}/{path}: {word}"
+        for path in ("model.py", "generate.py")
+        for word in SERVING.findall(modules[path])
+    ]
     assert said == []
     readme = package.files["README.md"].partition("## How it was made")
     assert "-m {package}.serve" not in readme[0] and "prepare" not in readme[0] and "--with serve" in readme[2]
     for path, text in package.files.items():
-        (tmp_path / package.name / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / package.name / path).write_text(text)
-    command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir=.", "-q", "--collect-only", package.name]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-3000:]
+        (folder / package.name / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / package.name / path).write_text(text)
 
 
 @pytest.mark.slow

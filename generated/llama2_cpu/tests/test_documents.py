@@ -156,8 +156,10 @@ def test_a_folder_has_one_format_and_what_is_left_out_is_told(tmp_path, capsys):
         for name in names:
             (tmp_path / name).unlink()
 
-    read("train.jsonl", "NOTICES.JSONL", "more.ndjson", "c4.00000-of-00002.jsonl.gz", "c4.jsonl-00001-of-00002")
-    read("c4-00000-of-00002.txt", "c4.txt-00003", "c4.txt.4", "part-00000", "wiki", "a.py", "b.md", "c.txt.zst")
+    read("train.jsonl", "NOTICES.JSONL", "more.ndjson", "c4.jsonl-00001-of-00002")
+    read("c4-00000-of-00002.txt", "c4.txt-00003", "c4.txt.4", "part-00000", "wiki", "a.py", "b.md")
+    read("train.jsonl", "c4.00000-of-00002.jsonl.gz")
+    read("a.md", "c.txt.zst")
     read("train-00000-of-00001.parquet")
     (tmp_path / "corpus.txt").write_text("text" * 99)
     read("a.jsonl", left_out=7)

@@ -156,9 +156,8 @@ def test_a_folder_has_one_format_and_what_is_left_out_is_told(tmp_path, capsys):
         for name in names:
             (tmp_path / name).unlink()
 
-    read("train.jsonl", "NOTICES.JSONL", "more.ndjson", "c4.00000-of-00002.jsonl.gz", "c4.jsonl-00001-of-00002")
-    read("c4-00000-of-00002.txt", "c4.txt-00003", "c4.txt.4", "part-00000", "wiki", "a.py", "b.md", "c.txt.zst")
-    read("train-00000-of-00001.parquet")
+    read("train.jsonl", "NOTICES.JSONL", "more.ndjson", "c4.jsonl-00001-of-00002")
+    read("c4-00000-of-00002.txt", "c4.txt-00003", "c4.txt.4", "part-00000", "wiki", "a.py", "b.md")
     (tmp_path / "corpus.txt").write_text("text" * 99)
     read("a.jsonl", left_out=7)
     (tmp_path / "corpus.txt").unlink()
