@@ -36,7 +36,7 @@ def kernel_flops(program: Program, kernel: Instruction) -> float:
     """Returns the FLOPs of splash attention or of grouped products, from their shapes; 0 for other kernels."""
     operands = [array for name in kernel.operands for array in arrays(program.shapes[name])]
     if found := re.match(r"splash_mha_(fwd|dq|dkv)", kernel.name):
-        (q, k, *_) = (sides for dtype, sides in operands if dtype in ("bf16", "f32") and len(sides) >= 3)
+        q, k, *_ = (sides for dtype, sides in operands if dtype in ("bf16", "f32") and len(sides) >= 3)
         _, rows, columns = next(sides for dtype, sides in operands if dtype == "s8")  # blocks that it computes
         share = (rows + 1) / (2 * rows) if rows == columns else columns / rows
         products = {"fwd": 2, "dq": 3, "dkv": 5}[found[1]]

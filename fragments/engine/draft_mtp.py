@@ -102,7 +102,8 @@ def _(model, key, value, sequences, step, length, x, positions, cache, following
 
 @splice("Engine.pool")
 def _(self):
-    self.mtp_drafts: dict[Request, list[int]] = {}  # one draft token after the last token of each request, or none
+    # one draft token after the last token of each request, or none
+    self.mtp_drafts: dict[Request, list[int]] = {}
 
 
 @splice("Engine.released")

@@ -31,8 +31,8 @@ def chunk_ids(tokens, positions, segment_ids, config) -> Array:
 
 def window_layers(config: Config) -> np.ndarray:
     """Returns whether each layer is chunked, [L], in the order of the scans."""
-    kinds = layers.stacked(lambda group: group.count), layers.stacked(lambda group: group.chunk)
-    counts, chunks = map(jax.tree.leaves, kinds)
+    counts = jax.tree.leaves(layers.stacked(lambda group: group.count))
+    chunks = jax.tree.leaves(layers.stacked(lambda group: group.chunk))
     return np.repeat(np.array(chunks) < EVERYTHING, counts)
 
 

@@ -22,8 +22,8 @@ class Config:
 
 def window_layers(config: Config) -> np.ndarray:
     """Returns whether each layer has a window, [L], in the order of the scans."""
-    kinds = layers.stacked(lambda group: group.count), layers.stacked(lambda group: group.window)
-    counts, windows = map(jax.tree.leaves, kinds)
+    counts = jax.tree.leaves(layers.stacked(lambda group: group.count))
+    windows = jax.tree.leaves(layers.stacked(lambda group: group.window))
     return np.repeat(np.array(windows) < EVERYTHING, counts)
 
 

@@ -54,7 +54,7 @@ def products(jaxpr: Any) -> float:
     total = 0.0
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":
-            ((left, _), (batch, _)) = equation.params["dimension_numbers"]
+            (left, _), (batch, _) = equation.params["dimension_numbers"]
             contracted = math.prod(equation.invars[0].aval.shape[axis] for axis in left)
             total += 0 if batch else 2 * math.prod(equation.outvars[0].aval.shape) * contracted
         inner = [x for value in equation.params.values() for x in (value if isinstance(value, tuple) else [value])]
