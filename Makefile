@@ -69,6 +69,7 @@ lint: style types
 style: setup-test
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check --exclude generated
+	$(BIN)/black --check --quiet --line-length=120 --target-version=py311 fragments
 
 types: setup-test
 	$(BIN)/mypy

@@ -152,7 +152,7 @@ def _link(package: Weaving) -> None:
 
 
 def _format(package: Weaving) -> None:
-    """Formats the texts of each file with ruff, and joins them under its header."""
+    """Formats the texts of each file with black, and joins them under its header."""
     assert package.linked
     package.layout = lay_out(package.recipe, package.linked)
 

@@ -9,7 +9,7 @@ import pytest
 
 from generator.code.bindings import free_names, scopes_of
 from generator.code.format import format_python
-from generator.code.ruff import run_ruff
+from generator.code.black import run_black
 from generator.code.traced import Traced
 from generator.code.tree import TracedTree
 from generator.errors import LoomError
@@ -54,7 +54,7 @@ VALUE = """
 
 def tidy(text: str) -> str:
     """A text without the indentation that it has in a test, formatted."""
-    return run_ruff([Traced.copy(dedent(text), "a.py")])[0]
+    return run_black([Traced.copy(dedent(text), "a.py")])[0]
 
 
 def with_imports(text: str) -> str:

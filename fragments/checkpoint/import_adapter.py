@@ -13,11 +13,13 @@ from generator.language.roles import Config, Decoder, InputError, LazyArray, nam
 requires("model/lora", "checkpoint/convert")
 
 
+# fmt: off
 @provide("import_hf", optional=True)
 def adapter() -> Annotated[
     str | None, tyro.conf.arg(help="Directory of peft; default: a run begins with new adapters.")
 ]:
     return None
+# fmt: on
 
 
 @splice("import_hf.opened")

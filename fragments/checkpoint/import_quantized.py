@@ -11,11 +11,13 @@ from generator.language.roles import quantize_kernels
 requires("model/qlora", "checkpoint/convert")
 
 
+# fmt: off
 @provide("import_hf", optional=True)
 def quantize_base() -> Annotated[
     Literal["none", "int8", "nf4"], tyro.conf.arg(help="Format of the kernels that adapters leave as they are.")
 ]:
     return "none"
+# fmt: on
 
 
 @splice("import_hf.opened", after="import_adapter")

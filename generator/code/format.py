@@ -1,4 +1,4 @@
-"""Formats woven Python with ruff, and keeps the origin of every token.
+"""Formats woven Python with black, and keeps the origin of every token.
 
 A formatter changes little besides white space: it adds and removes commas and parentheses, respells strings and
 numbers, moves comments. So the two texts are aligned token by token, as diff aligns lines, and each token that both
@@ -10,15 +10,15 @@ Tokens come from pytokens: the standard library's differ from one Python version
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from difflib import SequenceMatcher
 from itertools import accumulate
 from typing import NamedTuple
 
-from generator.code.ruff import run_ruff
+from generator.code.black import run_black
 from generator.code.traced import Origin, Traced
 
-PUNCTUATION = frozenset(",()")  # what ruff adds
+PUNCTUATION = frozenset(",()")  # what black adds
 BLANK = frozenset({"whitespace", "indent", "dedent", "newline", "nl", "endmarker"})
 
 
@@ -29,26 +29,32 @@ class Token(NamedTuple):
     start: int  # offset in the text
 
 
-def format_python(sources: Sequence[Traced]) -> list[Traced]:
-    """Formats texts with ruff; each token of a result has the origin of its token in the source.
+def format_python(sources: Sequence[Traced], formatted: Collection[str] = ()) -> list[Traced]:
+    """Formats texts with black; each token of a result has the origin of its token in the source.
 
-    White space, and what ruff adds, has the origin of the token before it; indentation that of the token after it.
+    White space, and what black adds, has the origin of the token before it; indentation that of the token after it.
     Each line of a string has the origin of the string's same line.
 
     Args:
-        sources: Python code, each text by itself. Ruff runs once for all of them.
+        sources: Python code, each text by itself.
+        formatted: paths of files that are in black's form: what one of them has in one piece is left as it is.
 
     Returns:
-        The texts as ruff formats them. Where ruff changes nothing it is the source itself, else inserted pieces, one
+        The texts as black formats them. Where black changes nothing it is the source itself, else inserted pieces, one
         for each run of one origin.
     """
-    new = [source for source in dict.fromkeys(sources) if source not in _formatted]
-    for source, text in zip(new, run_ruff(new), strict=True):
+    new = [source for source in dict.fromkeys(sources) if source not in _formatted and not _is_copy(source, formatted)]
+    for source, text in zip(new, run_black(new), strict=True):
         _formatted[source] = _carry_origins(source, text)
-    return [_formatted[source] for source in sources]
+    return [_formatted.get(source, source) for source in sources]
 
 
 _formatted: dict[Traced, Traced] = {}  # packages have most texts in common
+
+
+def _is_copy(source: Traced, formatted: Collection[str]) -> bool:
+    """Returns whether a text is one piece of a file in black's form: whole definitions, as the weaver copies them."""
+    return len(source.pieces) == 1 and source.pieces[0].copied and source.pieces[0].origin.path in formatted
 
 
 def _carry_origins(source: Traced, text: str) -> Traced:
@@ -58,7 +64,7 @@ def _carry_origins(source: Traced, text: str) -> Traced:
     old, new = tokenize(source.text), tokenize(text)
     matcher = SequenceMatcher(None, [*map(_spelling, old)], [*map(_spelling, new)], autojunk=False)
     pairs = [
-        (old[min(start + i, end - 1)], token)  # of strings that ruff joined, the first one
+        (old[min(start + i, end - 1)], token)  # of strings that black joined, the first one
         for tag, start, end, first, last in matcher.get_opcodes()
         for i, token in enumerate(new[first:last] if start < end else ())
         if tag == "equal" or token.text not in PUNCTUATION
@@ -69,7 +75,7 @@ def _carry_origins(source: Traced, text: str) -> Traced:
 
 
 def tokenize(text: str) -> list[Token]:
-    """Returns the tokens and comments of a text that ruff accepts; an f-string is one token."""
+    """Returns the tokens and comments of a text that black accepts; an f-string is one token."""
     import pytokens  # takes 30 ms to import
 
     tokens, depth, start = [], 0, 0
@@ -81,13 +87,13 @@ def tokenize(text: str) -> list[Token]:
         if depth > 0 or kind in BLANK:
             continue
         word = text[start : token.end_index]
-        # ruff joins the dots of `from . .. import x`, so they are always three
+        # black joins the dots of `from . .. import x`, so they are always three
         tokens += [Token(".", start + i) for i in range(3)] if word == "..." else [Token(word, start)]
     return tokens
 
 
 def _spelling(token: Token) -> str:
-    """Returns the part of a token that ruff never changes: not quotes, escapes, indentation in strings, or case."""
+    """Returns the part of a token that black never changes: not quotes, escapes, indentation in strings, or case."""
     return re.sub(r"""[\s\\"']""", "", token.text).lower() + token.text[-1:].replace("'", '"')
 
 
@@ -97,7 +103,7 @@ def _cut_by_origin(source: Traced, text: str, pairs: list[tuple[Token, Token]]) 
     for old, new in sorted(pairs, key=lambda pair: pair[1].start):
         old_starts = _line_starts(old)
         for row, start in enumerate(_line_starts(new)):
-            # Ruff may put the closing quotes of a string on a line of their own, which the source does not have.
+            # Black may put the closing quotes of a string on a line of their own, which the source does not have.
             origin = source.origin_at(old_starts[min(row, len(old_starts) - 1)])
             if not cuts or origin != cuts[-1][1]:
                 line = text.rfind("\n", 0, start) + 1

@@ -156,7 +156,9 @@ def _with_late_imports(text: Traced, file: str, links: _Links, key: str) -> Trac
 
 def lay_out(recipe: Recipe, linked: LinkedFiles) -> Layout:
     """Formats the texts of each file, and joins them under its header and docstring."""
-    formatted = iter(format_python([text for parts in linked.texts.values() for text in parts]))  # in one go: fast
+    formatted = iter(
+        format_python([text for parts in linked.texts.values() for text in parts], recipe.library.formatted)
+    )
     files = {
         file: _join_file(
             recipe, file, next(formatted), [next(formatted) for _ in parts[1:]], linked.fragments.get(file, ())

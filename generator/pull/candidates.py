@@ -125,7 +125,7 @@ def _delete(woven: PackageSources, hunk: Hunk) -> list[Replacement]:
 def _replace_tokens(woven: PackageSources, hunk: Hunk, after: bool = False) -> list[Replacement]:
     """Replaces the source tokens of the changed tokens.
 
-    For lines that are no copies: with a threaded value, a filled setting or a renamed variable, or broken by ruff.
+    For lines that are no copies: with a threaded value, a filled setting or a renamed variable, or broken by black.
 
     Args:
         after: attach inserted tokens to the preceding token and not to the following one.

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from generator.code.bindings import bound_names
-from generator.code.ruff import run_ruff
+from generator.code.black import run_black
 from generator.code.traced import Traced
 from generator.code.tree import module_of, reindent
 from generator.package.package import Package
@@ -155,7 +155,7 @@ class SpliceSearch:
         splices = [candidate.text for candidate in sorted(candidates, key=lambda one: one.hunks[0][:2])]
         bare = "\n\n".join([f'"""{self._fragment.title}"""\n', *splices])
         complete = complete_imports("", bare, self._weaver.imports | _MARKERS)
-        (text,) = run_ruff([Traced.copy(complete, "")])
+        (text,) = run_black([Traced.copy(complete, "")])
         file = f"templates/architectures/{self._woven.package.architecture}.toml"
         name = self._fragment.path.removeprefix("fragments/").removesuffix(".py")
         selecting = add_to_list(self._library.files[file], file, self._fragment.table, "fragments", name)

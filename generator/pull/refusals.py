@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from generator.code.hunks import hunks
-from generator.code.ruff import run_ruff
+from generator.code.black import run_black
 from generator.code.traced import Origin, Traced
 from generator.errors import LoomError, short
 from generator.pull.edits import Hunk, PackageEdits, Refusal
@@ -58,10 +58,10 @@ def _blame_generator(woven: PackageSources, hunk: Hunk) -> _Reason:
 
 
 def _blame_text(text: str, hunk: Hunk) -> _Reason:
-    """Names the syntax error of an edited file, or the lines that ruff formats differently."""
+    """Names the syntax error of an edited file, or the lines that black formats differently."""
     try:
         compile(text, hunk.path, "exec", dont_inherit=True)
-        (formatted,) = run_ruff([Traced.copy(text, hunk.path)])
+        (formatted,) = run_black([Traced.copy(text, hunk.path)])
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         at = f" at line {line}" if line else ""
@@ -73,7 +73,7 @@ def _blame_text(text: str, hunk: Hunk) -> _Reason:
         if old.start < last and max(old.stop, old.start + 1) > first:
             lines = " / ".join(line.strip() for line in after[new.start : new.stop])
             lines = lines or ("an empty line" if new else "nothing")
-            return "gen formats with ruff, which would undo this", f"Write it as ruff does: {short(lines)}"
+            return "gen formats with black, which would undo this", f"Write it as black does: {short(lines)}"
     return None
 
 

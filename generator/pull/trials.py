@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from generator.code.ruff import run_ruff
+from generator.code.black import run_black
 from generator.code.traced import Traced
 from generator.errors import LoomError, short
 from generator.package.package import Package
@@ -91,7 +91,7 @@ class TrialWeaver:
     def format(self, trial: Trial, hunks: list[Hunk]) -> Trial:
         """Formats the changed sources; returns the trial as it was if the package would then differ."""
         try:
-            formatted = run_ruff([Traced.copy(text, path) for path, text in trial.texts.items()])
+            formatted = run_black([Traced.copy(text, path) for path, text in trial.texts.items()])
         except LoomError:
             return trial
         outcome = self.weave(dict(zip(trial.texts, formatted, strict=True)), hunks)

@@ -28,10 +28,12 @@ class Library:
     Args:
         files: path relative to its root, with forward slashes -> text, with any line ends.
         builtin: the paths that the user of a project cannot edit; the others are the project's own.
+        formatted: the paths of fragments that are in black's form, as `make lint` holds those of gen.
     """
 
-    def __init__(self, files: dict[str, str], builtin: Collection[str] | None = None):
+    def __init__(self, files: dict[str, str], builtin: Collection[str] | None = None, formatted: Collection[str] = ()):
         self.builtin = frozenset(files if builtin is None else builtin)
+        self.formatted = frozenset(formatted)
         self.files = {path: re.sub(r"\r\n?", "\n", text) for path, text in sorted(files.items())}
         self._fragments: dict[str, Fragment] = {}
 
@@ -51,11 +53,11 @@ class Library:
                 files[name], seen[name] = read_text(path, str(path)), path
                 check_characters(files[name], str(path))
             builtin |= files.keys() if root == roots[0] else set()
-        return cls(files, builtin)
+        return cls(files, builtin, builtin)
 
     def with_texts(self, texts: dict[str, str]) -> Library:
         """Returns the library with some texts changed; it keeps the parsed fragments of the others."""
-        result = Library({**self.files, **texts}, self.builtin)
+        result = Library({**self.files, **texts}, self.builtin, self.formatted - texts.keys())
         kept = {name: f for name, f in self._fragments.items() if result.files[f.path] == self.files[f.path]}
         result._fragments.update(kept)
         return result

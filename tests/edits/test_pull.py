@@ -138,8 +138,8 @@ class TestRefused:
         [
             (ONE, "x = x * 2", "x = x * 7", f'{NET}:32: x = x * setting("gain")', "setting"),
             (ONE, "import math", "import math\nimport os", "among the imports, which gen writes", "pull these with it"),
-            (ONE, "y = y * y", "y = y*y", "gen formats with ruff", "y = y * y"),
-            (ONE, "\n\n\ndef model", "\n\ndef model", "gen formats with ruff", "an empty line"),
+            (ONE, "y = y * y", "y = y*y", "gen formats with black", "y = y * y"),
+            (ONE, "\n\n\ndef model", "\n\ndef model", "gen formats with black", "an empty line"),
             (ONE, "return y + 0", "return y + no", "the fragments would not weave", "scale.result, which shows y, z"),
             (ONE, "return y + 0", "return y +", "the file is not valid Python", "Make it run"),
             (ONE, "# Code generated", "# Code made", "gen writes these lines itself", "leave"),
