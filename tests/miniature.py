@@ -8,8 +8,8 @@ from textwrap import dedent
 import pytest
 
 from generator.code.bindings import free_names, scopes_of
-from generator.code.format import format_python
 from generator.code.black import run_black
+from generator.code.format import format_python
 from generator.code.traced import Traced
 from generator.code.tree import TracedTree
 from generator.errors import LoomError

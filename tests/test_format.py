@@ -1,20 +1,21 @@
-"""Formatted text is what ruff makes of it, and each token keeps the source line that has it."""
+"""Formatted text is what black makes of it, and each token keeps the source line that has it."""
 
 from __future__ import annotations
 
-import errno
+import json
 import re
 import subprocess
+import sys
 import sysconfig
+import zlib
 from itertools import islice
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from ruff import find_ruff_bin
 
+from generator.code.black import run_black as run_black_remembered
 from generator.code.format import format_python, tokenize
-from generator.code.ruff import OPTIONS
 from generator.code.sourcemap import segments
 from generator.code.traced import Origin, Traced
 from generator.errors import LoomError
@@ -103,12 +104,13 @@ SNIPPETS = {
 }
 
 
-def run_ruff(texts: list[str], folder: Path) -> list[str]:
-    """What ruff itself makes of texts."""
+def run_black(texts: list[str], folder: Path) -> list[str]:
+    """What black itself makes of texts."""
     paths = [folder / f"{number}.py" for number in range(len(texts))]
     for path, text in zip(paths, texts, strict=True):
         path.write_bytes(text.encode())
-    subprocess.run([find_ruff_bin(), "format", "--quiet", *OPTIONS, *paths], check=True)
+    options = ["--quiet", "--line-length=120", "--target-version=py311", "--workers=1"]
+    subprocess.run([sys.executable, "-m", "black", *options, *paths], check=True)
     return [path.read_bytes().decode() for path in paths]
 
 
@@ -119,24 +121,24 @@ def format_one(text: Traced) -> Traced:
 def annotate(text: str) -> str:
     """A formatted text, with the source lines that the stretches of each line come from, in order."""
     result = format_one(Traced.copy(dedent(text), "a.py"))
-    lines = zip(result.text.splitlines(), segments(result), strict=True)
+    lines = zip(result.text.split("\n")[:-1], segments(result), strict=True)
     return "".join(f"{' '.join(str(origin.line) for _, origin in found)}: {line}\n" for line, found in lines)
 
 
 def unquoted(text: str) -> str:
-    """What stays of a line of a string or of a comment, whatever ruff does."""
+    """What stays of a line of a string or of a comment, whatever black does."""
     text = re.sub("^[a-zA-Z]+(?=[\"'])", "", text)
     return re.sub(r"[\s\\\"']", "", text).lower()
 
 
 def check_origins(text: str, result: Traced) -> None:
-    """Each token comes from a line that has it; what ruff adds comes from the line of the token before it."""
+    """Each token comes from a line that has it; what black adds comes from the line of the token before it."""
     source = Traced.copy(text, "a.py")
     lines = text.split("\n")
     words = {number: [] for number in range(1, len(lines) + 1)}
     for token in tokenize(text):
         words[source.origin_at(token.start).line].append(token.text)
-    before = code = 1  # the line of the last token, and that of the last one which ruff does not move
+    before = code = 1  # the line of the last token, and that of the last one which black does not move
     for token in tokenize(result.text):
         line = result.origin_at(token.start).line
         if token.text[0] == "#" or token.text[-1] in "\"'":
@@ -170,7 +172,7 @@ def standard_library(count: int, longest: int) -> dict[str, str]:
 def test_formatted_text_and_its_origins(texts, tmp_path):
     sources = [dedent(text).lstrip("\n") if "\n " in text else text for text in texts.values()]
     results = format_python([Traced.copy(text, "a.py") for text in sources])
-    for name, text, result, expected in zip(texts, sources, results, run_ruff(sources, tmp_path), strict=True):
+    for name, text, result, expected in zip(texts, sources, results, run_black(sources, tmp_path), strict=True):
         assert result.text == expected, name
         if result.text.strip():
             check_origins(text, result)
@@ -180,16 +182,16 @@ def test_formatted_text_and_its_origins(texts, tmp_path):
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("a=1\n\f\nb=2\n", "1: a = 1\n1: \n3: b = 2\n"),
+        ("a=1\n\f\nb=2\n", "1: a = 1\n1: \f\n3: b = 2\n"),
         ("\n \nx=1\n", "3: x = 1\n"),
         ("x = f(\n    a, b\n)\n", "1 2 3: x = f(a, b)\n"),
         ("x = (\n    (a + b) * c\n)\n", "1 2: x = (a + b) * c\n"),
         ("for x in (1,\n    2,): pass\n", "1: for x in (\n1:     1,\n2:     2,\n2: ):\n2:     pass\n"),
         ("x = 1  # a  # b\ny = 2  # a\n", "1: x = 1  # a  # b\n2: y = 2  # a\n"),
         ("def f():\n    # b\n    pass  # b\n    # b\n", "1: def f():\n2:     # b\n3:     pass  # b\n4:     # b\n"),
-        ("x = 'a'\\\n  'b'\ny=1\n", '1: x = "ab"\n3: y = 1\n'),
+        ("x = 'a'\\\n  'b'\ny=1\n", '1 2: x = "a" "b"\n3: y = 1\n'),
         ("def f():\n  '''One.\n\n  Two.\n  '''\n", '1: def f():\n2:     """One.\n2: \n4:     Two.\n5:     """\n'),
-        ("y = f'''{\n  a}\n{b}'''\nz=1\n", '1: y = f"""{a}\n2: {b}"""\n4: z = 1\n'),
+        ("y = f'''{\n  a}\n{b}'''\nz=1\n", '1: y = f"""{\n2:   a}\n3: {b}"""\n4: z = 1\n'),
         ("import a\ndef f(): pass\n", "1: import a\n1: \n1: \n2: def f():\n2:     pass\n"),
     ],
 )
@@ -238,7 +240,7 @@ class TestErrors:
             ("\n\n  \nx = = 1\n", 14, "'x = = 1'"),
             ("if x:\n", 11, "'if x:'"),  # found after the last line
             ("x = 1\ny = (1,\n2\n", 13, "'2'"),
-            ("x = 1\ny = 'abc\n", 12, "missing closing quote"),
+            ("x = 1\ny = 'abc\n", 12, '"y = \'abc"'),
         ],
     )
     def test_not_python(self, text, line, words):
@@ -247,12 +249,40 @@ class TestErrors:
         assert caught.value.where == f"a.py:{line}"
         assert caught.value.remedy
 
-    @pytest.mark.parametrize("called", ["pathlib.Path.write_bytes", "ruff.find_ruff_bin"])
-    def test_no_room_or_no_ruff(self, called, monkeypatch):
-        def fail(*_):
-            raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr(called, fail)
-        with pytest.raises(LoomError, match="No space left") as caught:
-            format_one(Traced.copy("x = 'no room'\n", "a.py"))
-        assert "TMPDIR" in caught.value.remedy
+class TestMemory:
+    """Results are remembered in the user's cache folder; whatever is wrong there is made anew."""
+
+    TEXT = Traced.copy("x = 'remembered'\n", "a.py")
+
+    @pytest.fixture(autouse=True)
+    def folder(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        monkeypatch.setattr("generator.code.black._remembered", {})
+        return tmp_path / "loomax/black"
+
+    def again(self, monkeypatch) -> str:
+        """What another process gets, which has no black."""
+        monkeypatch.setattr("generator.code.black._remembered", {})
+        with monkeypatch.context() as patch:
+            patch.setattr("generator.code.black._format", lambda source: "made anew")
+            return run_black_remembered([self.TEXT])[0]
+
+    def test_another_process_does_not_format_again(self, monkeypatch):
+        assert run_black_remembered([self.TEXT]) == ['x = "remembered"\n']
+        assert self.again(monkeypatch) == 'x = "remembered"\n'
+
+    @pytest.mark.parametrize("entry", [b"", b"x", *(zlib.compress(json.dumps(it).encode()) for it in (1, ["x", "y"]))])
+    def test_a_damaged_entry(self, folder, entry, monkeypatch):
+        run_black_remembered([self.TEXT])
+        (path,) = folder.iterdir()
+        path.write_bytes(entry)
+        assert self.again(monkeypatch) == "made anew"
+
+    def test_an_entry_of_another_text(self, folder, monkeypatch):
+        run_black_remembered([self.TEXT])
+        (path,) = folder.iterdir()
+        run_black_remembered([Traced.copy("y = 1\n", "a.py")])
+        (other,) = {*folder.iterdir()} - {path}
+        path.write_bytes(other.read_bytes())
+        assert self.again(monkeypatch) == "made anew"

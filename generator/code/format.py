@@ -10,7 +10,7 @@ Tokens come from pytokens: the standard library's differ from one Python version
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from difflib import SequenceMatcher
 from itertools import accumulate
 from typing import NamedTuple
@@ -62,16 +62,25 @@ def _carry_origins(source: Traced, text: str) -> Traced:
     if text == source.text:  # most are, as fragments are formatted
         return source
     old, new = tokenize(source.text), tokenize(text)
-    matcher = SequenceMatcher(None, [*map(_spelling, old)], [*map(_spelling, new)], autojunk=False)
     pairs = [
-        (old[min(start + i, end - 1)], token)  # of strings that black joined, the first one
-        for tag, start, end, first, last in matcher.get_opcodes()
-        for i, token in enumerate(new[first:last] if start < end else ())
-        if tag == "equal" or token.text not in PUNCTUATION
-    ]
+        pair
+        for is_comment in (False, True)
+        for pair in _align(
+            *([token for token in tokens if token.text.startswith("#") == is_comment] for tokens in (old, new))
+        )
+    ]  # black moves comments, and nothing else
     if not pairs:  # nothing but white space
         return Traced.insert(text, source.origin_at(0)) if text else Traced()
     return _cut_by_origin(source, text, pairs)
+
+
+def _align(old: list[Token], new: list[Token]) -> Iterator[tuple[Token, Token]]:
+    """Yields each new token that is an old one, perhaps respelled, with that one."""
+    matcher = SequenceMatcher(None, [*map(_spelling, old)], [*map(_spelling, new)], autojunk=False)
+    for tag, start, end, first, last in matcher.get_opcodes():
+        for i, token in enumerate(new[first:last] if start < end else ()):
+            if tag == "equal" or token.text not in PUNCTUATION:
+                yield old[min(start + i, end - 1)], token
 
 
 def tokenize(text: str) -> list[Token]:

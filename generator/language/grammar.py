@@ -87,12 +87,18 @@ def check_parameters(source: TracedTree) -> None:
 
 def check_imports(source: TracedTree) -> None:
     """Refuses a fragment that uses a word of the language, as `proceed`, without importing it."""
-    unbound = LANGUAGE - scopes_of(source.tree).module.bound
-    if missing := sorted(unbound.intersection(free_names(source.text))):
+    unbound = {word for word in LANGUAGE - _imported_names(source.module) if word in source.text}
+    unbound -= scopes_of(source.tree).bound if unbound else set()  # rarely asked, and slow
+    if missing := sorted(unbound.intersection(free_names(source.text))) if unbound else []:
         names = (node for node in walk(source.module) if isinstance(node, ast.Name) and node.id in missing)
         first = min(names, key=lambda node: node.lineno)
         remedy = f"Write from generator.language import {', '.join(missing)}."
         raise LoomError(f"uses {first.id}, which is not imported", source.where(first), remedy)
+
+
+def _imported_names(module: ast.Module) -> set[str]:
+    """Returns the names that a module imports from others."""
+    return {alias.asname or alias.name for s in module.body if isinstance(s, ast.ImportFrom) for alias in s.names}
 
 
 def _statements(node: ast.AST) -> Iterator[ast.stmt]:

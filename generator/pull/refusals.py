@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from generator.code.hunks import hunks
 from generator.code.black import run_black
+from generator.code.hunks import hunks
 from generator.code.traced import Origin, Traced
 from generator.errors import LoomError, short
 from generator.pull.edits import Hunk, PackageEdits, Refusal

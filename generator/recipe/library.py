@@ -101,8 +101,13 @@ class Library:
     @cached_property
     def everything(self) -> list[Fragment]:
         """All fragments that can be parsed, selected or not: for suggestions."""
+        return self.fragments_with("")
+
+    def fragments_with(self, text: str) -> list[Fragment]:
+        """Returns the fragments that can be parsed and in which a text stands."""
         parsed = []
         for name in self.fragments():
-            with suppress(LoomError):  # raised when it is selected
-                parsed.append(self.fragment(name))
+            if text in self.files[f"fragments/{name}.py"]:
+                with suppress(LoomError):  # raised when it is selected
+                    parsed.append(self.fragment(name))
         return parsed

@@ -145,7 +145,7 @@ def explain_missing(
     splice has no splice for that one.
     """
     points = {other.point for fragment in chosen if fragment.name == splice.fragment for other in fragment.splices}
-    for host in recipe.library.everything:
+    for host in recipe.library.fragments_with(splice.point):
         hosts = (d.name for d in host.definitions if splice.point in find_points(d.name, d.text))
         for name in (name for name in hosts if name not in left_out):
             place = file_of(host, recipe)
