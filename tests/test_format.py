@@ -18,6 +18,7 @@ from generator.code.black import run_black as run_black_remembered
 from generator.code.format import format_python, tokenize
 from generator.code.sourcemap import segments
 from generator.code.traced import Origin, Traced
+from generator.disk.formatted import FormattedTexts
 from generator.errors import LoomError
 
 LONG = ", ".join(letter * 40 for letter in "abc")
@@ -259,6 +260,7 @@ class TestMemory:
     def folder(self, tmp_path, monkeypatch):
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         monkeypatch.setattr("generator.code.black._remembered", {})
+        monkeypatch.setattr("generator.code.black.memory", FormattedTexts())
         return tmp_path / "loomax/black"
 
     def again(self, monkeypatch) -> str:

@@ -1,16 +1,26 @@
-"""Formats Python with black, and remembers its results: in the process, and in the user's cache folder."""
+"""Formats Python with black, and remembers its results: in the process, and wherever a command keeps them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 from generator.code.traced import Traced, line_starts
-from generator.disk.cache import cache_key, load, store
 from generator.errors import LoomError
 
 LINE_LENGTH = 120
+
+
+class Memory(Protocol):
+    """Keeps results from one process to the next."""
+
+    def recall(self, text: str) -> str | None: ...
+
+    def remember(self, text: str, formatted: str) -> None: ...
+
+
+memory: Memory | None = None  # weaving alone reads and writes nothing; commands set it
 _remembered: dict[str, str] = {}  # text -> the text that black makes of it
 
 
@@ -23,24 +33,12 @@ def run_black(sources: Sequence[Traced]) -> list[str]:
 
 
 def _recall(source: Traced) -> str:
-    """Returns a text as black formats it, from the cache folder if it is there.
-
-    An entry ends with the digest of its key and text: one that is damaged, or of another text, is made anew.
-    """
-    key = cache_key(_version(), LINE_LENGTH, source.text)
-    match load("black", key):
-        case [str(text), str(digest)] if digest == cache_key(key, text):
-            return text
-    text = _format(source)
-    store("black", key, [text, cache_key(key, text)])
-    return text
-
-
-@cache
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("black")
+    formatted = memory.recall(source.text) if memory else None
+    if formatted is None:
+        formatted = _format(source)
+        if memory:
+            memory.remember(source.text, formatted)
+    return formatted
 
 
 @cache

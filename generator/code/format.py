@@ -10,15 +10,17 @@ Tokens come from pytokens: the standard library's differ from one Python version
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import accumulate
+from types import MappingProxyType
 from typing import NamedTuple
 
 from generator.code.black import run_black
 from generator.code.traced import Origin, Traced
 
 PUNCTUATION = frozenset(",()")  # what black adds
+EMPTY: Mapping[str, str] = MappingProxyType({})
 BLANK = frozenset({"whitespace", "indent", "dedent", "newline", "nl", "endmarker"})
 
 
@@ -29,7 +31,7 @@ class Token(NamedTuple):
     start: int  # offset in the text
 
 
-def format_python(sources: Sequence[Traced], formatted: Collection[str] = ()) -> list[Traced]:
+def format_python(sources: Sequence[Traced], formatted: Mapping[str, str] = EMPTY) -> list[Traced]:
     """Formats texts with black; each token of a result has the origin of its token in the source.
 
     White space, and what black adds, has the origin of the token before it; indentation that of the token after it.
@@ -37,7 +39,7 @@ def format_python(sources: Sequence[Traced], formatted: Collection[str] = ()) ->
 
     Args:
         sources: Python code, each text by itself.
-        formatted: paths of files that are in black's form: what one of them has in one piece is left as it is.
+        formatted: path -> text of files in black's form: whole definitions of theirs are left as they are.
 
     Returns:
         The texts as black formats them. Where black changes nothing it is the source itself, else inserted pieces, one
@@ -52,9 +54,9 @@ def format_python(sources: Sequence[Traced], formatted: Collection[str] = ()) ->
 _formatted: dict[Traced, Traced] = {}  # packages have most texts in common
 
 
-def _is_copy(source: Traced, formatted: Collection[str]) -> bool:
-    """Returns whether a text is one piece of a file in black's form: whole definitions, as the weaver copies them."""
-    return len(source.pieces) == 1 and source.pieces[0].copied and source.pieces[0].origin.path in formatted
+def _is_copy(source: Traced, formatted: Mapping[str, str]) -> bool:
+    """Returns whether a text is a part of a file in black's form, as the weaver has not changed it."""
+    return len(source.pieces) == 1 and source.text in formatted.get(source.pieces[0].origin.path, "")
 
 
 def _carry_origins(source: Traced, text: str) -> Traced:

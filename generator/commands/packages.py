@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
 def weave_package(architecture: str, target: str, library: Library, parts: tuple[str, ...]) -> Package:
     """Weaves in memory. The weaver is imported late: its libraries take most of a short command's time."""
+    from generator.code import black
+    from generator.disk.formatted import FormattedTexts
     from generator.weaver import weave as run
 
+    black.memory = black.memory or FormattedTexts()
     return run(architecture, target, library, parts=parts)
 
 

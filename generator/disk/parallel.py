@@ -50,15 +50,17 @@ def _run_job(job: Callable, values: tuple) -> object:
 
 
 def _end_with_command() -> None:
-    """Ends this process on Ctrl-C, and when its parent has ended.
+    """Ends this process on Ctrl-C, and when its parent has ended; it seldom looks for garbage.
 
     A KeyboardInterrupt would end only its job, and the pool would then run those that wait. Without its parent it would
     wait forever for jobs, on a pipe that it holds open itself.
     """
+    import gc
     import signal
     from multiprocessing import parent_process
     from threading import Thread
 
+    gc.set_threshold(200_000)  # syntax trees have many nodes, and no cycles to collect
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     parent = parent_process()
     assert parent is not None

@@ -15,6 +15,8 @@ from generator.recipe.files import check_characters, read_text
 
 FOLDERS = ("fragments", "templates", "targets")
 _SUFFIXES = (".py", ".toml", ".jinja")
+_PACKAGE = Path(__file__).resolve().parents[1]
+_OWN_ROOTS = {_PACKAGE.parent, _PACKAGE / "_library"}  # of gen's own fragments, in the repository or installed
 
 
 def is_package_name(name: str) -> bool:
@@ -28,13 +30,13 @@ class Library:
     Args:
         files: path relative to its root, with forward slashes -> text, with any line ends.
         builtin: the paths that the user of a project cannot edit; the others are the project's own.
-        formatted: the paths of fragments that are in black's form, as `make lint` holds those of gen.
+        formatted: the paths of fragments in black's form, as `make lint` holds those of gen.
     """
 
     def __init__(self, files: dict[str, str], builtin: Collection[str] | None = None, formatted: Collection[str] = ()):
         self.builtin = frozenset(files if builtin is None else builtin)
-        self.formatted = frozenset(formatted)
         self.files = {path: re.sub(r"\r\n?", "\n", text) for path, text in sorted(files.items())}
+        self.formatted = {path: self.files[path] for path in formatted}
         self._fragments: dict[str, Fragment] = {}
 
     @classmethod
@@ -53,11 +55,11 @@ class Library:
                 files[name], seen[name] = read_text(path, str(path)), path
                 check_characters(files[name], str(path))
             builtin |= files.keys() if root == roots[0] else set()
-        return cls(files, builtin, builtin)
+        return cls(files, builtin, builtin if {root.resolve() for root in roots[:1]} & _OWN_ROOTS else ())
 
     def with_texts(self, texts: dict[str, str]) -> Library:
         """Returns the library with some texts changed; it keeps the parsed fragments of the others."""
-        result = Library({**self.files, **texts}, self.builtin, self.formatted - texts.keys())
+        result = Library({**self.files, **texts}, self.builtin, self.formatted.keys() - texts.keys())
         kept = {name: f for name, f in self._fragments.items() if result.files[f.path] == self.files[f.path]}
         result._fragments.update(kept)
         return result
