@@ -150,18 +150,11 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     # waste little work above the diagonal, and fit into the 16 MiB of vector memory of a v4
     keys = size * math.gcd((T + padding) // size, max(1, min(256 // H, math.ceil(T / 8192))))
     compute = size if size <= 512 else size // 2  # keys at a time
-    block_sizes = splash.BlockSizes(
-        block_q=size,
-        block_kv=size,
-        block_kv_compute=compute,
-        block_q_dkv=size,
-        block_kv_dkv=keys,
-        block_kv_dkv_compute=compute,
-        use_fused_bwd_kernel=True,
-    )
+    forward = {"block_q": size, "block_kv": size, "block_kv_compute": compute}
+    backward = {"block_q_dkv": size, "block_kv_dkv": keys, "block_kv_dkv_compute": compute}
     make_kernel = functools.partial(
         splash.make_splash_mha_single_device,
-        block_sizes=block_sizes,
+        block_sizes=splash.BlockSizes(**forward, **backward, use_fused_bwd_kernel=True),
         residual_checkpoint_name="context",
         interpret=interpret,
     )
