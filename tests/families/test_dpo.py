@@ -165,7 +165,11 @@ def loss_in_torch(objective: str, policy, reference, pairs: list) -> tuple[torch
     return torch.stack(losses).mean(), told
 
 
-@pytest.mark.parametrize("objective", ["dpo", "dpo_norm", "ipo", "orpo"])
+# what is made of log-likelihoods does not ask which model gives them
+OBJECTIVES = [*(("llama2", objective) for objective in ("dpo", "dpo_norm", "ipo", "orpo")), ("mixtral", "dpo")]
+
+
+@pytest.mark.parametrize(("tuned", "objective"), OBJECTIVES, indirect=["tuned"])
 def test_losses_and_gradients_are_those_of_formulas_in_torch(tuned, objective):
     package, folder, (policy, reference) = tuned
     config, model = package.huggingface.load_hf(folder / "policy")

@@ -45,7 +45,7 @@ def compare_formats(package) -> None:
         expected = jax.tree.leaves(jax.jit(value_and_gradient)(meant, tokens))
         meshes = [package.parallel.make_mesh(*sizes) for sizes in MESHES[:1]]
         if hasattr(tiny, "experts"):
-            meshes = [expert_mesh(package, *sizes) for sizes in ((2, 1, 2, 2), (1, 2, 2, 2))]
+            meshes = [expert_mesh(package, 1, 2, 2, 2)]
         for mesh in meshes:
             with jax.set_mesh(mesh):
                 layout = package.parallel.abstract(lambda form=form: made(form), mesh)
@@ -63,4 +63,4 @@ def compare_formats(package) -> None:
 def test_any_number_of_devices_computes_what_lora_does_with_these_kernels(name, tmp_path):
     package = woven(name, "cpu", tmp_path, parts=("all", "qlora"))
     said = on_eight_devices(compare_formats, package)
-    assert len(said) == (4 if name in ("qwen3_moe", "deepseek_v3") else 2), said
+    assert len(said) == 2, said

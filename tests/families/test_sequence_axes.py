@@ -19,7 +19,7 @@ from families.devices import bound_of, on_eight_devices
 from families.weaving import batch_of, woven
 
 LENGTH = 32
-DENSE = {"context": 8}, {"context": 2, "tensor": 4}, {"context": 2, "tensor": 2}, {"fsdp": 2, "context": 4}
+DENSE = {"context": 2, "tensor": 2}, {"fsdp": 2, "context": 4}  # data takes the devices left
 SPARSE = {"context": 2, "expert": 4}, {"fsdp": 2, "context": 2, "expert": 2}, {"context": 2, "tensor": 2, "expert": 2}
 
 
@@ -65,7 +65,7 @@ def compare_steps(package) -> None:
 def test_any_mesh_gives_what_one_device_gives(family, tmp_path):
     """With windows, chunks, latents, sinks and experts: families, dense and sparse."""
     found = on_eight_devices(compare_steps, woven(family, "cpu", tmp_path))
-    assert len(found) == {"llama2": 4, "gemma3": 2}.get(family, 3)
+    assert len(found) == {"llama2": 2, "gemma3": 1}.get(family, 3)
 
 
 LAYERS, TOKENS, WIDTH, INNER, VOCABULARY = 3, 16 * 48, 64, 96, 264

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from click.testing import CliRunner
@@ -54,10 +55,50 @@ ADDED = {
 ADDED |= {"engine_thread.py": 7, "render.py": 15}
 ADAPTERS = {"adapters.py": 110}
 MTP = {"engine.py": 856}  # where an MTP layer drafts tokens
-parsed = functools.cache(ast.parse)  # of one text, which several tests read
 every_package = pytest.mark.parametrize("package", NAMES, indirect=True)
 PROJECT = Project.find(ROOT)
 COMMITTED = [combination for combination in PROJECT.packages() if combination not in PROJECT.listing.uncommitted]
+
+
+class Words(NamedTuple):
+    """Of a file: the functions and classes that it defines at its top, what is read in it, and what it imports."""
+
+    defined: list[tuple[int, str]]
+    names: set[str]
+    attributes: set[str]
+    strings: set[str]
+    imported: set[str]
+
+
+def words_of(path: Path) -> Words:
+    """The first line says which package it is; the rest is the same in most packages, and parsed once."""
+    return _words_of(path.read_text().partition("\n")[2])
+
+
+@functools.cache
+def _words_of(body: str) -> Words:
+    tree = ast.parse(body)
+    defined = [(node.lineno + 1, node.name) for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    words = Words(defined, set(), set(), set(), set())
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Name, ast.Attribute)) and not isinstance(node.ctx, ast.Load):
+            continue
+        if isinstance(node, ast.Name):
+            words.names.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            words.attributes.add(node.attr)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            words.strings.add(node.value)
+        elif isinstance(node, ast.Import):
+            words.imported.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            words.imported.add(node.module or "")
+    return words
+
+
+@functools.cache
+def source_lines() -> dict[str, list[str]]:
+    return {path: text.splitlines() for path, text in Library.read([ROOT]).files.items()}
 
 
 @pytest.fixture
@@ -77,7 +118,7 @@ def test_a_trainer_does_not_grow(target, most, files):
     lines = {path: text.count("\n") for path, text in package.files.items() if path.endswith(".py") and "/" not in path}
     assert sum(lines.values()) <= most and len(lines) <= files, lines
     functions = {
-        node.name: node for node in parsed(package.files["trainer.py"]).body if isinstance(node, ast.FunctionDef)
+        node.name: node for node in ast.parse(package.files["trainer.py"]).body if isinstance(node, ast.FunctionDef)
     }
     assert functions["train"].end_lineno - functions["train"].lineno < 60
 
@@ -110,37 +151,23 @@ class TestReading:
                 assert "config" not in ast.unparse(test), f"line {node.lineno}: {ast.unparse(test)}"
 
     def test_every_definition_is_used(self, package):
-        text = {path: path.read_text() for path in package.rglob("*.py")}
-        words = {
-            node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else node.value
-            for source in text.values()
-            for node in ast.walk(parsed(source))
-            if isinstance(node, (ast.Name, ast.Attribute)) or (isinstance(node, ast.Constant) and node.value)
-            if isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
-        }
+        files = [words_of(path) for path in package.rglob("*.py")]
+        used = set().union(*(words.names | words.attributes | words.strings for words in files))
         for path in modules(package):
-            for node in ast.parse(text[path]).body:
-                if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-                    assert node.name in words, f"{path.name}:{node.lineno} {node.name} is used by nobody"
+            for line, name in words_of(path).defined:
+                assert name in used, f"{path.name}:{line} {name} is used by nobody"
 
     def test_every_config_field_is_used(self, package):
         config = ast.parse((package / "config.py").read_text())
         (fields,) = (node for node in config.body if isinstance(node, ast.ClassDef))
-        read = {
-            node.attr if isinstance(node, ast.Attribute) else node.value
-            for path in modules(package)
-            for node in ast.walk(parsed(path.read_text()))
-            if isinstance(node, ast.Attribute) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
-        }
+        files = [words_of(path) for path in modules(package)]
+        read = set().union(*(words.attributes | words.strings for words in files))
         unread = [f.target.id for f in fields.body if isinstance(f, ast.AnnAssign) and f.target.id not in read]
         assert not unread
 
     def test_nothing_of_ours_is_imported(self, package):
         for path in package.rglob("*.py"):
-            for node in ast.walk(parsed(path.read_text())):
-                names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-                names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
-                assert not any(name.split(".")[0] in ("generator", "fragments") for name in names), path
+            assert not {"generator", "fragments"} & {name.split(".")[0] for name in words_of(path).imported}, path
 
     def test_examples_name_presets_that_are_there(self, package):
         """In the README, a module's usage and the files for launching."""
@@ -163,7 +190,7 @@ class TestReading:
 @every_package
 def test_every_line_has_an_origin_and_copied_lines_are_their_source(package):
     origins = sourcemap.parse_map((package / "gen.map").read_text())
-    sources = Library.read([ROOT]).files
+    sources = source_lines()
     assert origins.keys() == {p.relative_to(package).as_posix() for p in package.rglob("*.py")}
     same = total = 0
     for path, lines in origins.items():
@@ -171,7 +198,7 @@ def test_every_line_has_an_origin_and_copied_lines_are_their_source(package):
         assert len(text) == len(lines) and all(lines), path
         for line, segments in zip(text, lines, strict=True):
             origin = segments[0][1]
-            source = sources[origin.path].splitlines()
+            source = sources[origin.path]
             assert 1 <= origin.line <= len(source), (path, origin)
             if line.strip():
                 total += 1
