@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from selected import mostly_slow
 
 from distributed.jobs import finish, start
 
@@ -50,11 +49,6 @@ def data(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory, cache, data) -> Path:
     """The directory of a run of two processes that nothing stops."""
     directory = tmp_path_factory.mktemp("whole") / "run"
@@ -73,7 +67,8 @@ def end(job, patience: float) -> None:
         process.communicate()
 
 
-@pytest.mark.parametrize("other", mostly_slow([False, True], False), ids=["the same number", "another number"])
+@pytest.mark.slow  # test_local_checkpoints kills a job once, too, which goes on from what is shared
+@pytest.mark.parametrize("other", [False, True], ids=["the same number", "another number"])
 def test_killed_runs_end_as_one_that_was_not(tmp_path, cache, data, uninterrupted, other):
     """KILLS in all, half of them here: before the first step, between saves and while one is written."""
     chance = random.Random(int(other))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,11 +19,6 @@ CASES = {
 if "ALL_MESHES" not in os.environ:
     CASES = {processes: cases[:2] for processes, cases in CASES.items()}
 DOCUMENTS = 60
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture(scope="module")

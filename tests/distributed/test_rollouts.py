@@ -28,15 +28,14 @@ def train(run: Path, cache: Path, *arguments: str, **options):
     return start(["-m", "llama2_cpu.train", *settings, *arguments], cache, **options)
 
 
-def test_two_processes_sample_and_train_as_one(tmp_path, monkeypatch):
-    cache = tmp_path / "cache"
+def test_two_processes_sample_and_train_as_one(tmp_path, cache, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "rewarding.py").write_text(REWARD)
     for name, count in (("prompts", 7), ("held_out", 3)):  # of which one process has none
         rows = [{"prompt": name[: i % 5 + 1], "bonus": "none"} for i in range(count)]
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    finish(start(["-c", IMPORT, str(tmp_path), repr(SIZES)], cache, 1, 1))
-    finish(start(["-m", "llama2_cpu.checkpoint", "import", f"{tmp_path}/hf", f"{tmp_path}/run-1"], cache, 1, 1))
+    importing = f"{IMPORT}import_hf(f'{{sys.argv[1]}}/hf', f'{{sys.argv[1]}}/run-1')\n"
+    finish(start(["-c", importing, str(tmp_path), repr(SIZES)], cache, 1, 1))
     shutil.copytree(tmp_path / "run-1", tmp_path / "run-2")
     more = flags(data=tmp_path / "prompts.jsonl", eval_data=tmp_path / "held_out.jsonl", eval_every=2, steps=4)
     more += flags(kl_coefficient=0.1, batches_per_rollout=2, checkpoint_every=3, keep_last=3)

@@ -21,11 +21,6 @@ def flags(**settings) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
 def data(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("data") / "texts.jsonl"
     path.write_text("".join(json.dumps({"text": f"document {i} " * (1 + i % 9)}) + "\n" for i in range(300)))
