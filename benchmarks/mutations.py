@@ -226,8 +226,8 @@ MUTATIONS = [
     ),
     fragment(
         "checkpoint/checkpoints",
-        '"max_to_keep": config.keep_last',
-        '"max_to_keep": config.keep_last + 1',
+        '"max_to_keep": self.config.keep_last',
+        '"max_to_keep": self.config.keep_last + 1',
         "one more checkpoint is kept",
         "llama2_cpu/tests/test_checkpoint.py -k kept",
     ),

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator
 
 from etils import epath
+from safetensors import SafetensorError
 
 from generator.language import point
 from generator.language.roles import InputError, absolute
@@ -11,15 +12,17 @@ from generator.language.roles import InputError, absolute
 
 @contextlib.contextmanager
 def atomic_directory(directory: str) -> Iterator[epath.Path]:
-    """Yields a directory to write to; renames it to `directory` when all is written, else removes it."""
+    """Yields a new directory to write to; renames it to `directory` when all is written, else removes it."""
     whole = absolute(directory)
-    if whole.exists():
-        raise InputError(f"{directory}: already exists: give a new directory")
     half = whole.with_name(f"{whole.name}.half")
-    half.rmtree(missing_ok=True)  # left by a program that was killed
+    for path in whole, half:  # the second one may be left by a program that was killed
+        if path.exists():
+            raise InputError(f"{path}: already exists: give a new directory, or remove this one")
     try:
         yield half
         half.rename(whole)
+    except SafetensorError as error:  # its writer turns an OSError into this
+        raise OSError(f"{half}: {error}") from None
     finally:
         with point("atomic_directory.remove", half):
             half.rmtree(missing_ok=True)

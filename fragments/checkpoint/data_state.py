@@ -48,7 +48,7 @@ def _(data, items):
 
 @splice("Checkpoints.read_data")
 def _(self, step, config, data, place):
-    rows = self.read(step, "data", Rows()) if data and step > 0 else {}
+    rows = self.read(step, "data", Rows()) if data is not None and step > 0 else {}
     if len(rows) not in (0, config.batch_size):
         raise ValueError(f"data has {len(rows)} rows of {config.batch_size}")
     if rows:

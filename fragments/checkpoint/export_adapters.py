@@ -1,6 +1,5 @@
 """Command line: export of LoRA adapters alone."""
 
-from safetensors import SafetensorError
 from tyro.conf import Positional
 
 from generator.language import requires, splice
@@ -21,10 +20,7 @@ def export_adapters(
 
     config, model = load_checkpoint(directory, None, step)
     with atomic_directory(peft_dir) as half:
-        try:
-            save_adapters(config, model, half, base)
-        except SafetensorError as error:  # its writer turns an OSError into this
-            raise OSError(f"{peft_dir}: {error}") from None
+        save_adapters(config, model, half, base)
     print(f"{peft_dir}: for PeftModel.from_pretrained")
 
 

@@ -18,11 +18,9 @@ def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False)
     if tokenizer == "bytes" or absolute(given) == kept or (kept.exists() and kept.read_bytes() == given.read_bytes()):
         return
     if kept.exists() and not replace:
-        advice = "give a new --checkpoint-dir, or --allow-other-data"
-        raise InputError(f"--tokenizer {tokenizer}: this run has another one, {kept}: {advice}")
+        raise InputError(f"--tokenizer {tokenizer}: this run has {kept}: give a new directory, or --allow-other-data")
     half = kept.parent.with_name("tokenizer.half")
     half.rmtree(missing_ok=True)  # left by a program that was killed
-    half.mkdir(parents=True)
     copy_tokenizer(tokenizer, half, str(kept) if kept.parent.exists() else "")
     if kept.parent.exists():
         kept.parent.rename(kept.parent.with_name(f"tokenizer-{time.time_ns()}"))

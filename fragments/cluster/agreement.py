@@ -31,25 +31,19 @@ class Damage(InputError):
 
 # prefixes of TensorStore's messages when storage fails, rather than what is stored there
 FAILING = "UNAVAILABLE", "DEADLINE_EXCEEDED", "PERMISSION_DENIED", "UNAUTHENTICATED", "RESOURCE_EXHAUSTED", "ABORTED"
-DAMAGED = (
-    *(FileNotFoundError, NotADirectoryError, IsADirectoryError),
-    *(ValueError, LookupError, TypeError, RecursionError),
-)
 WAITS = 1, 2, 4, 8  # seconds before each retry when storage fails
 SEVERITIES = type(None), Damage, InputError, OSError, Exception  # of errors; the last is the worst
 
 
 def classify_error(error: Exception) -> Exception:
-    """Returns OSError if storage failed, Damage if something is missing, cut or changed, else `error`."""
+    """Returns OSError if TensorStore says that storage failed, InputError if a package is missing, else `error`."""
     while error.__cause__:  # Orbax raises plain Exceptions from TensorStore's
         error = error.__cause__
     reason = " ".join(str(error).partition(" [")[0].split())
     if isinstance(error, ImportError):  # gs:// without gcsfs
         return InputError(f"{reason}: pip install {error.name}")
-    if not isinstance(error, DAMAGED):
-        return error
     failing = reason.startswith(FAILING) or ("os_error_code" in str(error) and not reason.startswith("NOT_FOUND"))
-    return OSError(reason) if failing else Damage(f"is damaged: {reason}")
+    return OSError(reason) if failing and isinstance(error, ValueError) else error
 
 
 def on_all_processes(do: Callable[[], Any], waits: Iterable[int] = ()) -> Any:

@@ -1,5 +1,6 @@
 """Damaged checkpoints: all processes read the one before, and retry when storage fails."""
 
+import functools
 import sys
 import time
 
@@ -10,6 +11,7 @@ from etils import epath
 
 from generator.language import proceed, requires, splice
 from generator.language.roles import (
+    FAILING,
     WAITS,
     Damage,
     InputError,
@@ -17,6 +19,7 @@ from generator.language.roles import (
     classify_error,
     keep_tokenizer,
     on_all_processes,
+    reading,
 )
 
 requires("agreement")
@@ -28,29 +31,27 @@ def put_aside(directory: epath.Path, steps: list[int]) -> None:
         (directory / str(step)).rename(directory / f"damaged-{step}-{time.time_ns()}")
 
 
-def impossible_steps(directory: epath.Path, steps: set[int]) -> list[int]:
-    """Returns steps that no run has, and warns of them."""
-    impossible = [step for step in sorted(steps) if step >= 2**31]
-    for step in impossible:
-        print(f"warning: checkpoint {directory / str(step)}: no run has as many steps", file=sys.stderr)
-    return impossible
+def impossible_steps(steps: set[int]) -> list[int]:
+    """Returns steps that no run has."""
+    return [step for step in sorted(steps) if step >= 2**31]
 
 
 @splice("Checkpoints.options")
 def _(self):
     # before Orbax takes one for the newest
-    on_all_processes(lambda: put_aside(self.directory, impossible_steps(self.directory, self.steps())))
+    on_all_processes(lambda: put_aside(self.directory, impossible_steps(self.steps())))
 
 
 @splice("Checkpoints.tokenizer")
-def _(self, config):
-    kept = config.tokenizer, self.directory, config.allow_other_data
+def _(self):
+    kept = self.config.tokenizer, self.directory, self.config.allow_other_data
     on_all_processes(lambda: jax.process_index() == 0 and keep_tokenizer(*kept))
 
 
 @splice("Checkpoints.write")
 def _(self, step, items):
-    on_all_processes(lambda: self.manager.save(step, args=ocp.args.Composite(**items)))
+    if not on_all_processes(lambda: self.manager.save(step, args=ocp.args.Composite(**items))):
+        raise InputError(f"step {step} is not saved: {self.directory} has newer ones: give each run its own")
 
 
 @splice("Checkpoints.close")
@@ -61,9 +62,25 @@ def _():
         raise classify_error(error) from None
 
 
+@splice("Checkpoints.read_arrays")
+def _(self, step, item, tree, arrays, sums):
+    read_arrays = reading(self.directory / str(step))(self.read_arrays)
+    arrays, sums = on_all_processes(lambda: read_arrays(step, item, tree), WAITS)
+
+
 @splice("Checkpoints.read_part")
-def _(self, step, item, arguments, found):
-    found = on_all_processes(lambda: self.read(step, item, arguments), WAITS)
+def _(folder, read, name, wanted, array):
+    array = on_all_processes(lambda: reading(folder)(read)({"arrays": {name: wanted[name]}}), WAITS)["arrays"][name]
+
+
+@splice("reading.fails")
+def _(reason, fails):
+    fails = fails or reason.startswith(FAILING)
+
+
+@splice("reading.damaged")
+def _(folder, reason):
+    raise Damage(f"{folder} is damaged: {reason}") from None
 
 
 @splice("Checkpoints.compare")
@@ -75,7 +92,9 @@ def _(sums, again, item):
 @splice("Checkpoints.steps")
 def _(self, steps):
     steps = on_all_processes(self.steps, WAITS)
-    steps = steps.difference(impossible_steps(self.directory, steps))
+    for impossible in impossible_steps(steps):
+        steps = steps - {impossible}
+        print(f"warning: checkpoint {self.directory / str(impossible)}: no run has as many steps", file=sys.stderr)
     steps |= {agree(max(steps, default=-1))} - {-1}  # the newest that any process sees
 
 
@@ -84,11 +103,14 @@ def _(self, steps, targets, data, step, config, place, trees):
     step, config, place, trees, damaged = -1, None, None, None, []
     while trees is None and (step := agree(max(steps.difference(damaged), default=-1))) >= 0:
         try:
-            config, place, found = on_all_processes(lambda: self.read_step(step, targets, data), WAITS)
-            trees = self.fill(step, found)
-        except (Damage, ValueError) as raised:
-            how = raised if isinstance(raised, Damage) else f"is damaged: {raised}"
-            print(f"warning: checkpoint {self.directory / str(step)} {how}", file=sys.stderr)
+            read_step = functools.partial(reading(self.directory / str(step))(self.read_step), step, data)
+            config, place = on_all_processes(read_step, WAITS)
+            with reading(self.directory / str(step)):
+                trees = {
+                    x: self.read_tree(step, x, tree) for x, tree in targets(config).items() if step or x == "model"
+                }
+        except Damage as damage:
+            print(f"warning: checkpoint {damage}", file=sys.stderr)
             damaged.append(step)
     if trees is None:
         raise InputError(f"{self.directory}: every checkpoint is damaged: restore one, or give another directory")
@@ -98,7 +120,6 @@ def _(self, steps, targets, data, step, config, place, trees):
 def _(self, damaged):
     if self.config:
         on_all_processes(lambda: put_aside(self.directory, damaged))
-        self.manager.reload()
 
 
 @splice("atomic_directory.remove", optional=True)

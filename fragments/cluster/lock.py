@@ -80,10 +80,7 @@ class DirectoryLock:
             new.unlink(missing_ok=True)
 
     def take(self) -> None:
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
-            raise InputError(f"{self.directory}: cannot be made: {error.strerror}: give another path") from None
+        self.directory.mkdir(parents=True, exist_ok=True)
         if self.path.is_dir():
             raise InputError(f"{self.path}: a directory where the run's lock goes: remove it")
         found, deadline = self.read(), time.monotonic() + LEASE  # the clocks of two hosts are not compared

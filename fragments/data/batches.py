@@ -228,6 +228,8 @@ class Batches(Iterator[dict[str, np.ndarray]]):
             if not config.allow_other_data:
                 raise InputError(f"{problem}: give the same files and tokenizer, or --allow-other-data")
             print(f"warning: {problem}", file=sys.stderr)
+        if state["seed"] != config.seed:
+            print(f"warning: --seed {config.seed}: the order of data stays that of {state['seed']}", file=sys.stderr)
         self.start(state["seed"])
         self.sequences.set_state(state["sequences"])
 

@@ -10,8 +10,7 @@ from generator.language.roles import AnyTokenizer, find_files
 
 
 def identity(tokenizer: AnyTokenizer) -> dict[str, Any]:
-    names = {name: getattr(tokenizer, name) for name in ("digest", "vocab_size", "eos", "parses_special")}
-    return names | {"prefix": list(tokenizer.prefix)}
+    return {name: getattr(tokenizer, name) for name in ("digest", "vocab_size", "eos", "parses_special", "prefix")}
 
 
 def fingerprint(data: str) -> list[Any]:

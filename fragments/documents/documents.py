@@ -54,7 +54,7 @@ def find_files(data: str) -> list[Path]:
     point("find_files.found", data, files)
     files = of_one_format(data, tuple(files)) if path.is_dir() else files
     if not files:
-        raise InputError(f"data {data}: no such file: give a file, a folder that holds files, or a pattern 'DIR/*.txt'")
+        raise InputError(f"data {data}: no file to read is there: give a file, a folder of files, or a pattern 'DIR/*'")
     return files
 
 

@@ -25,6 +25,6 @@ class Stop(InputError):
 
 
 @splice("ending_with_messages.code")
-def _(error, is_path, code):
-    mistake = is_path or isinstance(error, InputError)
-    code = getattr(error, "code", ExitCode.MISTAKE if mistake else ExitCode.STORAGE)
+def _(error, is_path):
+    default = ExitCode.MISTAKE if is_path or isinstance(error, InputError) else ExitCode.STORAGE
+    raise SystemExit(getattr(error, "code", default)) from None

@@ -247,7 +247,7 @@ def _(files, chosen, kept):
     sizes = collections.Counter(dict.fromkeys(["", *FORMATS], 0))
     for path in files:
         if not NO_DATA.fullmatch(path.name):
-            sizes[format_of(path)] += path.stat().st_size
+            sizes[format_of(path)] += path.stat().st_size + 1  # an empty file has a format too
     rows = ".jsonl", ".parquet", ".arrow", ".array_record"  # come before what may be notes or settings
     chosen = max(sizes, key=lambda suffix: (suffix in rows and sizes[suffix] > 0, sizes[suffix]))
     kept = [x for x in files if format_of(x) == chosen and not NO_DATA.fullmatch(x.name)]

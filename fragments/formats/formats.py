@@ -60,12 +60,12 @@ class Content:
             yield from file
 
 
-def as_text(value: object, source: str) -> str:
-    """Returns a document as a str, from a str or UTF-8 bytes; errors name its `source`."""
+def as_text(value: object, source: str, start: int = 0) -> str:
+    """Returns a document as a str, from a str or UTF-8 bytes; errors name its `source`, and the byte after `start`."""
     try:
         value = value.decode("utf-8-sig") if isinstance(value, bytes) else value
     except UnicodeDecodeError as error:
-        raise InputError(f"{source}: byte {error.start} is not UTF-8: convert it to UTF-8, or leave it out") from None
+        raise InputError(f"{source}: byte {start + error.start} is not UTF-8: convert it, or leave it out") from None
     point("as_text.value", value, source)
     if not isinstance(value, str):
         raise InputError(f"{source}: the text is {value!r}, not a string: fix it, or leave it out")
@@ -84,7 +84,7 @@ def open_text(content: Content, field: str) -> Documents:
         characters = (i for i, byte in enumerate(window) if byte & 0xC0 != 0x80)  # starts of UTF-8 characters
         bounds.add(offset + (window.find(b"\n") + 1 or next(characters, 0)))
     pieces = list(itertools.pairwise(sorted(bounds)))
-    return Documents(len(pieces), lambda i: as_text(content.read(*pieces[i]), f"{path} from byte {pieces[i][0]}"))
+    return Documents(len(pieces), lambda i: as_text(content.read(*pieces[i]), str(path), pieces[i][0]))
 
 
 def open_jsonl(content: Content, field: str) -> Documents:

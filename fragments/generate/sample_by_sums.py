@@ -12,8 +12,7 @@ requires("flags_neuron")  # of Trainium
 
 
 @splice("sample.key")
-def _(settings, length, text, key):
-    text = np.zeros((jax.device_count(), length), np.int32)
+def _(settings, length, key):
     # a number in (0, 1] for each place: the device draws none
     key = 1 - np.random.default_rng(settings.seed).random(length, np.float32)
 

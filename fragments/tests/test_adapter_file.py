@@ -44,7 +44,7 @@ def test_logits_with_adapters_equal_those_of_peft(targets, tmp_path):
     save_hf(config, plain, tmp_path / "base")
     rng, (graph, adapters, rest) = np.random.default_rng(0), nnx.split(plain, nnx.LoRAParam, ...)
     model = nnx.merge(graph, jax.tree.map(lambda x: jnp.asarray(rng.normal(0, 0.3, x.shape)), adapters), rest)
-    checkpoints = Checkpoints(str(tmp_path / "run"), config)
+    checkpoints = Checkpoints(str(tmp_path / "run"), config).open()
     checkpoints.save(1, {"model": model})
     checkpoints.close()
     for arguments in (

@@ -118,7 +118,7 @@ def test_a_step_is_that_of_lora_on_the_kernels_that_are_meant(form):
 def test_checkpoints_hold_quantized_kernels_to_the_bit(form, tmp_path):
     state = quantized(form)
     config = state.model.config
-    checkpoints = Checkpoints(str(tmp_path), config)
+    checkpoints = Checkpoints(str(tmp_path), config).open()
     save_state(checkpoints, 3, state)
     checkpoints.manager.close()
     _, again, _ = restore_state(tmp_path, config)

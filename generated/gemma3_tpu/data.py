@@ -28,8 +28,7 @@ PACKING_BINS = 32  # unfinished sequences; more of them waste less padding, but 
 
 
 def identity(tokenizer: AnyTokenizer) -> dict[str, Any]:
-    names = {name: getattr(tokenizer, name) for name in ("digest", "vocab_size", "eos", "parses_special")}
-    return names | {"prefix": list(tokenizer.prefix)}
+    return {name: getattr(tokenizer, name) for name in ("digest", "vocab_size", "eos", "parses_special", "prefix")}
 
 
 def fingerprint(data: str) -> list[Any]:
@@ -224,6 +223,8 @@ class Batches(Iterator[dict[str, np.ndarray]]):
             if not config.allow_other_data:
                 raise InputError(f"{problem}: give the same files and tokenizer, or --allow-other-data")
             print(f"warning: {problem}", file=sys.stderr)
+        if state["seed"] != config.seed:
+            print(f"warning: --seed {config.seed}: the order of data stays that of {state['seed']}", file=sys.stderr)
         self.start(state["seed"])
         self.sequences.set_state(state["sequences"])
 

@@ -168,25 +168,19 @@ class Damage(InputError):
 
 # prefixes of TensorStore's messages when storage fails, rather than what is stored there
 FAILING = "UNAVAILABLE", "DEADLINE_EXCEEDED", "PERMISSION_DENIED", "UNAUTHENTICATED", "RESOURCE_EXHAUSTED", "ABORTED"
-DAMAGED = (
-    *(FileNotFoundError, NotADirectoryError, IsADirectoryError),
-    *(ValueError, LookupError, TypeError, RecursionError),
-)
 WAITS = 1, 2, 4, 8  # seconds before each retry when storage fails
 SEVERITIES = type(None), Damage, InputError, OSError, Exception  # of errors; the last is the worst
 
 
 def classify_error(error: Exception) -> Exception:
-    """Returns OSError if storage failed, Damage if something is missing, cut or changed, else `error`."""
+    """Returns OSError if TensorStore says that storage failed, InputError if a package is missing, else `error`."""
     while error.__cause__:  # Orbax raises plain Exceptions from TensorStore's
         error = error.__cause__
     reason = " ".join(str(error).partition(" [")[0].split())
     if isinstance(error, ImportError):  # gs:// without gcsfs
         return InputError(f"{reason}: pip install {error.name}")
-    if not isinstance(error, DAMAGED):
-        return error
     failing = reason.startswith(FAILING) or ("os_error_code" in str(error) and not reason.startswith("NOT_FOUND"))
-    return OSError(reason) if failing else Damage(f"is damaged: {reason}")
+    return OSError(reason) if failing and isinstance(error, ValueError) else error
 
 
 def on_all_processes(do: Callable[[], Any], waits: Iterable[int] = ()) -> Any:
@@ -273,10 +267,7 @@ class DirectoryLock:
             new.unlink(missing_ok=True)
 
     def take(self) -> None:
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
-            raise InputError(f"{self.directory}: cannot be made: {error.strerror}: give another path") from None
+        self.directory.mkdir(parents=True, exist_ok=True)
         if self.path.is_dir():
             raise InputError(f"{self.path}: a directory where the run's lock goes: remove it")
         found, deadline = self.read(), time.monotonic() + LEASE  # the clocks of two hosts are not compared
@@ -317,12 +308,9 @@ def put_aside(directory: epath.Path, steps: list[int]) -> None:
         (directory / str(step)).rename(directory / f"damaged-{step}-{time.time_ns()}")
 
 
-def impossible_steps(directory: epath.Path, steps: set[int]) -> list[int]:
-    """Returns steps that no run has, and warns of them."""
-    impossible = [step for step in sorted(steps) if step >= 2**31]
-    for step in impossible:
-        print(f"warning: checkpoint {directory / str(step)}: no run has as many steps", file=sys.stderr)
-    return impossible
+def impossible_steps(steps: set[int]) -> list[int]:
+    """Returns steps that no run has."""
+    return [step for step in sorted(steps) if step >= 2**31]
 
 
 def start_watchdog(directory: epath.Path) -> queue.SimpleQueue:

@@ -28,13 +28,12 @@ def ending_with_messages() -> Iterator[None]:
     except (InputError, OSError) as error:
         kinds = FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError
         is_path = isinstance(error, kinds) or getattr(error, "errno", 0) in (errno.EROFS, errno.ENAMETOOLONG)
-        what = f"{error.filename}: {error.strerror}" if getattr(error, "filename", None) else error
+        what = f"{at}: cannot be read or written: {error.strerror}" if (at := getattr(error, "filename", "")) else error
         if isinstance(error, OSError):
             advice = "give another path" if is_path else "run the same command again once the storage works"
             what = f"{what}: {advice}"
         print(f"error: {what}", file=sys.stderr)
-        code = 2 if is_path or isinstance(error, InputError) else 74
-        raise SystemExit(code) from None
+        raise SystemExit(2 if is_path or isinstance(error, InputError) else 74) from None
 
 
 def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> list[str]:

@@ -66,12 +66,12 @@ class Content:
             yield from file
 
 
-def as_text(value: object, source: str) -> str:
-    """Returns a document as a str, from a str or UTF-8 bytes; errors name its `source`."""
+def as_text(value: object, source: str, start: int = 0) -> str:
+    """Returns a document as a str, from a str or UTF-8 bytes; errors name its `source`, and the byte after `start`."""
     try:
         value = value.decode("utf-8-sig") if isinstance(value, bytes) else value
     except UnicodeDecodeError as error:
-        raise InputError(f"{source}: byte {error.start} is not UTF-8: convert it to UTF-8, or leave it out") from None
+        raise InputError(f"{source}: byte {start + error.start} is not UTF-8: convert it, or leave it out") from None
     if not isinstance(value, str):
         raise InputError(f"{source}: the text is {value!r}, not a string: fix it, or leave it out")
     # half a surrogate pair, which JSON can hold and UTF-8 cannot, becomes U+FFFD
@@ -89,7 +89,7 @@ def open_text(content: Content, field: str) -> Documents:
         characters = (i for i, byte in enumerate(window) if byte & 0xC0 != 0x80)  # starts of UTF-8 characters
         bounds.add(offset + (window.find(b"\n") + 1 or next(characters, 0)))
     pieces = list(itertools.pairwise(sorted(bounds)))
-    return Documents(len(pieces), lambda i: as_text(content.read(*pieces[i]), f"{path} from byte {pieces[i][0]}"))
+    return Documents(len(pieces), lambda i: as_text(content.read(*pieces[i]), str(path), pieces[i][0]))
 
 
 def open_jsonl(content: Content, field: str) -> Documents:
@@ -158,7 +158,7 @@ def find_files(data: str) -> list[Path]:
         raise InputError(f"data {odd[0]}: is not a file, or is a broken link: fix it, or remove it")
     files = of_one_format(data, tuple(files)) if path.is_dir() else files
     if not files:
-        raise InputError(f"data {data}: no such file: give a file, a folder that holds files, or a pattern 'DIR/*.txt'")
+        raise InputError(f"data {data}: no file to read is there: give a file, a folder of files, or a pattern 'DIR/*'")
     return files
 
 

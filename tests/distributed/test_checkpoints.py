@@ -45,7 +45,7 @@ if fault == "load":
     print("sum", float(sum(abs(x).sum() for x in jax.tree.leaves(model))))
     sys.exit()
 state = create_state(SMALL, mesh)
-checkpoints = checkpoint.Checkpoints(directory, SMALL)
+checkpoints = checkpoint.Checkpoints(directory, SMALL).open()
 for step in 3, 7:
     done = dataclasses.replace(state, step=state.step + step)
     checkpoints.save(step, checkpoint_items(done), Numbers(step))
@@ -59,7 +59,6 @@ for fault in "none", "away once", "away", "missing":
         print(f"{fault}: step {step} {int(items['training'].step)}", sorted(os.listdir(directory))[0])
     except OSError as error:
         print(f"{fault}: OSError", sorted(os.listdir(directory))[0])
-    checkpoints.close()
 try:
     with cluster.DirectoryLock(checkpoint.epath.Path(directory)):
         if number == 0:

@@ -90,5 +90,5 @@ def test_processes_begin_from_one_step_or_end(packages, tmp_path, steps):
         assert all(code == 0 and output.endswith("2\n") for code, output in ended)
     else:
         same = sorted(steps[0]) == sorted(steps[1])
-        said = "6 cannot be read: " if same else "processes see the newest steps ["
+        said = "6 is damaged: " if same else "processes see the newest steps ["
         assert all(code == 2 and said in output for code, output in ended), ended

@@ -23,7 +23,7 @@ def test_saved_and_read_again(tmp_path, monkeypatch):
     config = dataclasses.replace(package.PRESETS["tiny"], layers=6, width=32, mlp_width=48)
     model = jax.jit(lambda: importlib.import_module(f"{folder.name}.model").Decoder(config, nnx.Rngs(0)))()
     assert 0 in {x.size for x in jax.tree.leaves(model)}
-    checkpoints = checkpoint.Checkpoints(str(tmp_path / "run"), config)
+    checkpoints = checkpoint.Checkpoints(str(tmp_path / "run"), config).open()
     checkpoints.save(0, {"model": model})
     checkpoints.manager.wait_until_finished()
     mesh = importlib.import_module(f"{folder.name}.parallel").make_mesh()
