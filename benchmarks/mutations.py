@@ -219,7 +219,7 @@ MUTATIONS = [
     # checkpoints and storage
     fragment(
         "cluster/damage",
-        "agree(not np.array_equal(sums, again))",
+        "agree(not np.array_equal(sums, saved_sums))",
         "agree(False)",
         "a damaged checkpoint is used",
         "llama2_cpu/tests/test_damage.py -k damaged",

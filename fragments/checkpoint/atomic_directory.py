@@ -7,7 +7,7 @@ from etils import epath
 from safetensors import SafetensorError
 
 from generator.language import point
-from generator.language.roles import InputError, absolute
+from generator.language.roles import InputError, absolute, check_writable
 
 
 @contextlib.contextmanager
@@ -18,6 +18,8 @@ def atomic_directory(directory: str) -> Iterator[epath.Path]:
     for path in whole, half:  # the second one may be left by a program that was killed
         if path.exists():
             raise InputError(f"{path}: already exists: give a new directory, or remove this one")
+    with point("atomic_directory.writable", whole):
+        check_writable(whole)
     try:
         yield half
         half.rename(whole)

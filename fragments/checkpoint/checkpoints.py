@@ -28,15 +28,14 @@ from generator.language.roles import (
     Batches,
     Decoder,
     InputError,
-    LazyArray,
     absolute,
     abstract,
     check_config,
+    check_writable,
     keep_tokenizer,
     kept_tokenizer,
     named_arrays,
     reading,
-    save_lazily,
 )
 
 
@@ -47,21 +46,12 @@ class Config:
 
 
 @jax.jit
-def checksums_on_devices(arrays: dict[str, Array]) -> tuple[Array, Array]:
-    point("checksums_on_devices.arrays", arrays)
+def checksums(arrays: dict[str, Array]) -> tuple[Array, Array]:
+    """Sums each array's bits modulo 2**32, [n] uint32 by sorted names, as Orbax misses changed bytes; is all finite?"""
+    point("checksums.arrays", arrays)
     bits = [jax.lax.bitcast_convert_type(x, f"uint{8 * x.dtype.itemsize}") for _, x in sorted(arrays.items())]
     finite = [jnp.all(jnp.isfinite(x)) for x in arrays.values()]
     return jnp.stack([jnp.sum(x, dtype=jnp.uint32) for x in bits]), jnp.all(jnp.stack(finite))
-
-
-def checksums(arrays: dict[str, Any]) -> tuple[Any, Any]:
-    """Sums each array's bits modulo 2**32, [n] uint32 by sorted names, as Orbax misses changed bytes; is all finite?"""
-    if all(isinstance(x, Array) for x in arrays.values()):
-        return checksums_on_devices(arrays)
-    read = (np.asarray(x) for _, x in sorted(arrays.items()))  # one at a time, and in fp32
-    point("checksums.read", read)
-    sums, finite = zip(*((x.view("uint32").sum(dtype="uint32"), np.isfinite(x).all()) for x in read), strict=True)
-    return np.array(sums), all(finite)
 
 
 def command_line_only() -> dict[str, Any]:
@@ -84,10 +74,14 @@ def with_checksum(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 class Checkpoints:
-    """The checkpoints in a directory; only for reading if `config` is None. Arrays may be read `lazily`."""
+    """The checkpoints in a directory; only for reading if `config` is None."""
 
-    def __init__(self, directory: str | epath.Path, config: Config | None, lazily: bool = False):
-        self.directory, self.config, self.lazily = absolute(directory), config, lazily
+    def __init__(self, directory: str | epath.Path, config: Config | None):
+        self.directory, self.config = absolute(directory), config
+        point("Checkpoints.parameters", self)
+        with point("Checkpoints.writable", config):
+            if config is not None:
+                check_writable(self.directory)  # now, and not after hours
         # Orbax logs a lot, and drops a page of text for each array when one fails
         absl.logging.set_verbosity(absl.logging.FATAL)
         dropped = re.compile("<coroutine|loop is closed").search
@@ -121,11 +115,12 @@ class Checkpoints:
         for item, tree in trees.items():
             arrays = named_arrays(tree)
             point("Checkpoints.save", arrays, step)
-            sums, finite = checksums(arrays)
+            with point("Checkpoints.checksums", arrays):
+                sums, finite = checksums(arrays)
             if not finite:
                 raise InputError(f"step {step} is not saved: its {item} is not finite: lower --learning-rate")
-            save_as = save_lazily if any(isinstance(x, LazyArray) for x in arrays.values()) else ocp.args.StandardSave
-            items[item] = save_as({"arrays": arrays, "checksums": sums})
+            with point("Checkpoints.save_item", arrays, sums, items, item):
+                items[item] = ocp.args.StandardSave({"arrays": arrays, "checksums": sums})
         if data is not None:
             with point("Checkpoints.data", data, items):
                 items["data"] = ocp.args.JsonSave(with_checksum(data.get_state()))
@@ -184,34 +179,20 @@ class Checkpoints:
                 settings = changes(self.read_config(step), self.config) if self.config else ""
                 difference = f"{name} is {there} there, {here} here; settings there -> here: {settings or 'the same'}"
                 raise InputError(f"{folder} is of another model: {difference}: fix these, or give another directory")
-        if not self.lazily:
+        with point("Checkpoints.read_item", self, step, item, wanted):
             sums = np.zeros(len(wanted), np.uint32)
             found = self.read(step, item, ocp.args.StandardRestore({"arrays": wanted, "checksums": sums}))
-            return {name: found["arrays"][name] for name in wanted}, found["checksums"]
-
-        def read(part):
-            as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), part)
-            return self.read(step, item, ocp.args.PyTreeRestore(part, restore_args=as_numpy, partial_restore=True))
-
-        sums = read({"checksums": 0})["checksums"]
-
-        def read_array(name: str) -> np.ndarray:
-            with reading(folder):  # files may have changed since
-                with point("Checkpoints.read_part", folder, read, name, wanted):
-                    array = read({"arrays": {name: wanted[name]}})["arrays"][name]
-                if checksums({name: array})[0] != sums[sorted(wanted).index(name)]:
-                    raise ValueError(f"{item} is not what was saved, by its checksums")
-            return array
-
-        return {name: LazyArray(x, read_array, name) for name, x in wanted.items()}, sums
+            arrays, sums = {name: found["arrays"][name] for name in wanted}, found["checksums"]
+        return arrays, sums
 
     def read_tree(self, step: int, item: str, tree: Any) -> Any:
         """Returns the abstract tree with an item's arrays; raises ValueError if these are damaged or not finite."""
         with point("Checkpoints.read_arrays", step, item, tree):
-            arrays, sums = self.read_arrays(step, item, tree)
-        again, finite = checksums(arrays)
-        with point("Checkpoints.compare", sums, again, item):
-            if not np.array_equal(sums, again):
+            arrays, saved_sums = self.read_arrays(step, item, tree)
+        with point("Checkpoints.checksums_read", arrays):
+            sums, finite = checksums(arrays)
+        with point("Checkpoints.compare", sums, saved_sums, item):
+            if not np.array_equal(sums, saved_sums):
                 raise ValueError(f"{item} is not what was saved, by its checksums")
         if not finite:
             raise ValueError(f"{item} is not finite: it has infinities or NaNs")
@@ -227,10 +208,13 @@ class Checkpoints:
             place = self.read_json(step, "data") if data is not None and step > 0 else None
         return config, place
 
-    def restore(self, targets: Callable, data: Batches | None = None, only: int | None = None) -> tuple | None:
+    def restore(
+        self, targets: Callable[[Config], dict[str, Any]], data: Batches | None = None, only: int | None = None
+    ) -> tuple[int, Config, dict[str, Any]] | None:
         """Returns the newest checkpoint's step, Config and trees, sharded as `targets(Config)`, or None.
 
-        `only` reads that step, or raises InputError if it has none. Sets `data` to where it was. Step 0 is a model.
+        `only` reads that step, or raises InputError if it has none. Sets `data` to where it was. Step 0, imported
+        weights, has only a model.
         """
         with point("Checkpoints.steps"):
             steps = self.steps()
@@ -262,7 +246,8 @@ def load_checkpoint(directory: str, mesh: Mesh | None, step: int | None = None) 
 
     Prints the step, and warns of a newer one that is not whole. `step` loads that one, not the newest.
     """
-    run = Checkpoints(directory, None, lazily=mesh is None)
+    run = Checkpoints(directory, None)
+    point("load_checkpoint.run", run, mesh)
     found = run.restore(lambda config: {"model": abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)}, only=step)
     if found is None:
         raise InputError(f"{directory}: there is no checkpoint: give the --checkpoint-dir of a training run")

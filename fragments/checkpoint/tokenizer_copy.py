@@ -21,6 +21,7 @@ def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False)
         raise InputError(f"--tokenizer {tokenizer}: this run has {kept}: give a new directory, or --allow-other-data")
     half = kept.parent.with_name("tokenizer.half")
     half.rmtree(missing_ok=True)  # left by a program that was killed
+    half.mkdir(parents=True)
     copy_tokenizer(tokenizer, half, str(kept) if kept.parent.exists() else "")
     if kept.parent.exists():
         kept.parent.rename(kept.parent.with_name(f"tokenizer-{time.time_ns()}"))

@@ -63,12 +63,12 @@ def _():
 
 
 @splice("Checkpoints.read_arrays")
-def _(self, step, item, tree, arrays, sums):
+def _(self, step, item, tree, arrays, saved_sums):
     read_arrays = reading(self.directory / str(step))(self.read_arrays)
-    arrays, sums = on_all_processes(lambda: read_arrays(step, item, tree), WAITS)
+    arrays, saved_sums = on_all_processes(lambda: read_arrays(step, item, tree), WAITS)
 
 
-@splice("Checkpoints.read_part")
+@splice("read_lazily.part", optional=True)
 def _(folder, read, name, wanted, array):
     array = on_all_processes(lambda: reading(folder)(read)({"arrays": {name: wanted[name]}}), WAITS)["arrays"][name]
 
@@ -84,8 +84,8 @@ def _(folder, reason):
 
 
 @splice("Checkpoints.compare")
-def _(sums, again, item):
-    if agree(not np.array_equal(sums, again)):
+def _(sums, saved_sums, item):
+    if agree(not np.array_equal(sums, saved_sums)):
         raise ValueError(f"{item} is not what was saved, by its checksums")
 
 

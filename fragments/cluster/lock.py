@@ -15,7 +15,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 
 from generator.language import requires, splice
-from generator.language.roles import WAITS, ExitCode, InputError, Stop, on_all_processes
+from generator.language.roles import WAITS, ExitCode, InputError, Stop, check_writable, on_all_processes
 
 requires("agreement")
 
@@ -80,6 +80,8 @@ class DirectoryLock:
             new.unlink(missing_ok=True)
 
     def take(self) -> None:
+        if "://" not in str(self.directory):
+            check_writable(self.directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         if self.path.is_dir():
             raise InputError(f"{self.path}: a directory where the run's lock goes: remove it")

@@ -8,7 +8,7 @@ import time
 
 from etils import epath
 
-from generator.language import point, splice
+from generator.language import point, proceed, splice
 from generator.language.roles import may_fail, save_hf
 
 
@@ -33,6 +33,18 @@ def upload(local: epath.Path, folder: epath.Path) -> None:
         target.mkdir(parents=True, exist_ok=True)
         for name in names:
             (parent / name).copy(target / name, overwrite=True)
+
+
+@splice("Checkpoints.writable")
+def _(self):
+    if "://" not in str(self.directory):
+        proceed()
+
+
+@splice("atomic_directory.writable", optional=True)
+def _(whole):
+    if "://" not in str(whole):
+        proceed()
 
 
 @splice("Monitor.folder")

@@ -96,9 +96,11 @@ def test_a_store_that_cannot_be_reached_is_named(monkeypatch, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("file", "File exists: give another path"),
-        ("file/run", "Not a directory"),
-        ("a" * 300, "File name too long: give another path"),
+        ("file", "file: cannot be written: Not a directory: give another path"),
+        ("file/run", "file/run: cannot be written: Not a directory: give another path"),
+        ("a" * 300, "cannot be written: File name too long: give another path"),
+        ("/proc", "/proc: cannot be written: No such file or directory: give another path"),
+        ("/proc/run", "/proc/run: cannot be written: No such file or directory: give another path"),
         ("[1]/run", "which Orbax cannot write to: give another path"),
         ("a\\b", "which Orbax cannot write to: give another path"),
     ],

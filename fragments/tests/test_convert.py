@@ -57,6 +57,8 @@ def test_a_folder_is_whole_or_not_there(tmp_path):
     with atomic_directory(str(tmp_path / "new" / "run")) as half:
         half.mkdir(parents=True)
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["run"]
+    with pytest.raises(InputError, match=r"cannot be written: .*: give another path"), atomic_directory("/proc/run"):
+        pass
     for name in "run", "mine":  # mine.half is someone else's, or of an export that goes on
         (tmp_path / "new" / "mine.half").mkdir(exist_ok=True)
         with pytest.raises(InputError, match="already exists"), atomic_directory(str(tmp_path / "new" / name)):

@@ -14,6 +14,7 @@ from generator.language.roles import (
     Checkpoints,
     InputError,
     load_checkpoint,
+    make_mesh,
     restore_state,
     same,
     save_state,
@@ -109,7 +110,7 @@ def test_a_folder_whose_number_no_run_reaches_is_put_aside(two_checkpoints, tmp_
     shutil.copytree(two_checkpoints, directory)
     for number in f"{2**31}", "12345678901234567890":
         shutil.copytree(directory / "7", directory / number)
-    assert load_checkpoint(str(directory), None)[0] == SMALL  # which changes nothing
+    assert load_checkpoint(str(directory), make_mesh(1, 1, 1))[0] == SMALL  # which changes nothing
     assert restore_state(directory)[0] == 7
     assert capsys.readouterr().err.count(f"{directory / '12345678901234567890'}: no run has as many steps") == 2
     assert len(list(directory.glob("damaged-*"))) == 2

@@ -19,6 +19,7 @@ from generator.language.roles import (
     keep_tokenizer,
     load_checkpoint,
     load_tokenizer,
+    make_mesh,
     newest_config,
     restore_state,
     save_state,
@@ -161,13 +162,13 @@ def test_links_out_of_a_folder_are_refused(files, tmp_path, monkeypatch):
 def test_which_step_is_read_is_told(two_checkpoints, tmp_path, capsys):
     directory = shutil.copytree(two_checkpoints, tmp_path / "run")
     (directory / "12.orbax-checkpoint-tmp-1").mkdir()  # as during a save
-    load_checkpoint(str(directory), None)
+    load_checkpoint(str(directory), make_mesh(1, 1, 1))
     told = capsys.readouterr().err
     assert f"step 7 of {directory}" in told and "step 12 is there by half" in told
-    load_checkpoint(str(directory), None, 3)
+    load_checkpoint(str(directory), make_mesh(1, 1, 1), 3)
     assert capsys.readouterr().err == f"step 3 of {directory}\n"
     with pytest.raises(InputError, match=r"there is no checkpoint of step 5; there are: \[3, 7\]"):
-        load_checkpoint(str(directory), None, 5)
+        load_checkpoint(str(directory), make_mesh(1, 1, 1), 5)
 
 
 TOKENIZERS = {

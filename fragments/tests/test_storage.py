@@ -105,8 +105,9 @@ def test_a_lock_that_is_none_is_named_or_taken_over(tmp_path, monkeypatch):
     with DirectoryLock(epath.Path(tmp_path)):
         pass
     (tmp_path / "file").touch()
-    with pytest.raises(NotADirectoryError):
-        DirectoryLock(epath.Path(tmp_path / "file/run")).__enter__()
+    for directory in tmp_path / "file/run", "/proc", "/proc/run":
+        with pytest.raises(InputError, match=f"{directory}: cannot be written: .*: give another path"):
+            DirectoryLock(epath.Path(directory)).__enter__()
     (tmp_path / "lock").mkdir()
     with pytest.raises(InputError, match=r"lock: a directory where .*: remove it"), DirectoryLock(epath.Path(tmp_path)):
         pass

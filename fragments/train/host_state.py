@@ -80,7 +80,7 @@ def _(model):
     model = jax.tree.map(fetch, model)
 
 
-@splice("checksums_on_devices.arrays")
+@splice("checksums.arrays")
 def _(arrays):
     arrays = {name: fetch(x) for name, x in arrays.items()}
 

@@ -5,11 +5,11 @@ python -m llama2_cpu.checkpoint import HF_DIR DIR
 python -m llama2_cpu.checkpoint export DIR HF_DIR --dtype bfloat16
 """
 
+import contextlib
 from pathlib import Path
 from typing import Literal
 
 import tyro
-from safetensors import SafetensorError
 from tyro.conf import Positional
 
 from .errors import InputError, ending_with_messages
@@ -22,13 +22,11 @@ def import_hf(hf_dir: Positional[str], directory: Positional[str]) -> None:
     from .tokenizer import load_tokenizer
 
     config, model = open_hf_model(hf_dir)
-    has_tokenizer = Path(config.tokenizer).exists()
-    if has_tokenizer:
+    if has_tokenizer := Path(config.tokenizer).exists():
         load_tokenizer(config.tokenizer)  # one that is damaged is refused before anything is written
     with atomic_directory(directory) as half:
-        checkpoints = Checkpoints(str(half), config)
-        checkpoints.save(0, {"model": model})
-        checkpoints.close()
+        with contextlib.closing(Checkpoints(str(half), config).open()) as checkpoints:
+            checkpoints.save(0, {"model": model})
     tokenizer = "with its tokenizer" if has_tokenizer else f"without a tokenizer, as {hf_dir} has no tokenizer.json"
     print(f"{directory}: the weights of {hf_dir} as step 0, {tokenizer}")
 
@@ -56,12 +54,9 @@ def export_hf(
     config, model = load_checkpoint(directory, None, step)
     dtype = dtype or config.export_dtype
     with atomic_directory(hf_dir) as half:
-        try:
-            local = local_folder(half)
-            save_hf(config, model, local, dtype, tokenizer=tokenizer)
-            upload(local, half)
-        except SafetensorError as error:  # its writer turns an OSError into this
-            raise OSError(f"{hf_dir}: {error}") from None
+        local = local_folder(half)
+        save_hf(config, model, local, dtype, tokenizer=tokenizer)
+        upload(local, half)
     has_tokenizer = config.tokenizer == "bytes" or (absolute(hf_dir) / "tokenizer.json").exists()
     lacks = f"without a tokenizer, as {directory} keeps none: give --tokenizer"
     print(f"{hf_dir}: in {dtype}, {'with its tokenizer' if has_tokenizer else lacks}")

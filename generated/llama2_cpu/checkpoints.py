@@ -12,6 +12,7 @@ before is read, by all processes alike; what storage fails to give is asked for 
 
 import contextlib
 import dataclasses
+import functools
 import importlib.metadata
 import json
 import re
@@ -32,8 +33,10 @@ from etils import epath
 from flax import nnx
 from jax import Array
 from jax.sharding import Mesh
+from safetensors import SafetensorError
 
 from .cluster import (
+    FAILING,
     WAITS,
     Damage,
     absolute,
@@ -46,7 +49,7 @@ from .cluster import (
 )
 from .config import ARCHITECTURE, Config
 from .data import Batches
-from .errors import InputError, check_config
+from .errors import InputError, check_config, check_writable
 from .model import Decoder
 from .parallel import LazyArray, abstract, fetch, named_arrays
 from .tokenizer import copy_tokenizer
@@ -63,8 +66,7 @@ def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False)
     if tokenizer == "bytes" or absolute(given) == kept or (kept.exists() and kept.read_bytes() == given.read_bytes()):
         return
     if kept.exists() and not replace:
-        advice = "give a new --checkpoint-dir, or --allow-other-data"
-        raise InputError(f"--tokenizer {tokenizer}: this run has another one, {kept}: {advice}")
+        raise InputError(f"--tokenizer {tokenizer}: this run has {kept}: give a new directory, or --allow-other-data")
     half = kept.parent.with_name("tokenizer.half")
     half.rmtree(missing_ok=True)  # left by a program that was killed
     half.mkdir(parents=True)
@@ -72,6 +74,271 @@ def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False)
     if kept.parent.exists():
         kept.parent.rename(kept.parent.with_name(f"tokenizer-{time.time_ns()}"))
     half.rename(kept.parent)
+
+
+@contextlib.contextmanager
+def reading(folder: epath.Path) -> Iterator[None]:
+    """Raises InputError if what is read is damaged, or too large for memory; OSError if it cannot be read now."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        error = error.__cause__ or error  # Orbax raises plain Exceptions from TensorStore's
+        reason = " ".join(str(error).partition(" [")[0].split())  # TensorStore adds a specification in brackets
+        if isinstance(error, (MemoryError, jax.errors.JaxRuntimeError)):
+            raise InputError(f"{folder} cannot be loaded: {reason}: free memory, or use more devices") from None
+        missing = FileNotFoundError, NotADirectoryError, IsADirectoryError
+        garbled = ValueError, LookupError, TypeError, AttributeError, RecursionError
+        fails = "os_error_code" in str(error) and not reason.startswith("NOT_FOUND")  # of TensorStore's ValueErrors
+        fails = fails or reason.startswith(FAILING)
+        if fails or not isinstance(error, missing + garbled):
+            raise OSError(f"{folder} cannot be read: {reason}") from None
+        raise Damage(f"{folder} is damaged: {reason}") from None
+
+
+def are_lazy(arrays: dict[str, Any]) -> bool:
+    return any(isinstance(x, LazyArray) for x in arrays.values())
+
+
+def checksums_on_host(arrays: dict[str, Any]) -> tuple[np.ndarray, bool]:
+    """Computes `checksums` of one array after the other."""
+    read = (np.asarray(x) for _, x in sorted(arrays.items()))
+    sums, finite = zip(*((x.view("uint32").sum(dtype="uint32"), np.isfinite(x).all()) for x in read), strict=True)
+    return np.array(sums), all(finite)
+
+
+class LazyArrayHandler(ocp.type_handlers.NumpyHandler):
+    """Writes arrays one at a time, so that only one is in memory."""
+
+    async def serialize(self, values, infos, args=None):
+        for value, info, arg in zip(values, infos, args, strict=True):
+            for written in await super().serialize([np.asarray(value)], [info], [arg]):
+                written.result()
+        return []
+
+
+def save_lazily(tree: Any) -> ocp.args.PyTreeSave:
+    """Returns arguments to save `LazyArray`s in chunks, which take little memory besides the array itself."""
+    ocp.type_handlers.register_type_handler(LazyArray, LazyArrayHandler(deepcopy_host_arrays=False), override=True)
+    size = 2**25  # bytes of a chunk and of a file
+    parts = jax.tree.map(lambda _: ocp.SaveArgs(chunk_byte_size=size), tree)
+    return ocp.args.PyTreeSave(tree, parts, ocdbt_target_data_file_size=size)
+
+
+class Checkpoints:
+    """The checkpoints in a directory; only for reading if `config` is None."""
+
+    def __init__(self, directory: str | epath.Path, config: Config | None):
+        self.directory, self.config = absolute(directory), config
+        self.is_lazy = False
+        if "://" not in str(self.directory):
+            if config is not None:
+                check_writable(self.directory)  # now, and not after hours
+        # Orbax logs a lot, and drops a page of text for each array when one fails
+        absl.logging.set_verbosity(absl.logging.FATAL)
+        dropped = re.compile("<coroutine|loop is closed").search
+        sys.unraisablehook = lambda it: dropped(f"{it.object} {it.exc_value}") or sys.__unraisablehook__(it)
+
+    def open(self) -> "Checkpoints":
+        """Prepares the directory for `save`: makes it, keeps the tokenizer there, and removes half a checkpoint."""
+        if odd := {"[", "\\"} & {*str(self.directory)}:  # Orbax would lose arrays there, as it takes paths for patterns
+            raise InputError(f"{self.directory}: has {odd.pop()}, which Orbax cannot write to: give another path")
+        self.versions = {x.name: x.version for x in importlib.metadata.distributions() if x.name}
+        describe = "git describe --always --dirty --exclude='*' 2>/dev/null"
+        git = subprocess.run(describe, shell=True, cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True)
+        self.versions["git"] = git.stdout.strip()
+        keep = {"max_to_keep": self.config.keep_last, "keep_period": self.config.keep_every or None}
+        options = ocp.CheckpointManagerOptions(**keep, cleanup_tmp_directories=True)
+        if self.config.kl_coefficient and not self.config.keep_every:
+            options.keep_period = 2**31  # which keeps step 0 alone
+        # called when all is written, right before a checkpoint is renamed to its step
+        options.async_options = ocp.options.AsyncOptions(post_finalization_callback=check_lock)
+        # before Orbax takes one for the newest
+        on_all_processes(lambda: put_aside(self.directory, impossible_steps(self.steps())))
+        self.manager = ocp.CheckpointManager(self.directory, options=options)
+        kept = self.config.tokenizer, self.directory, self.config.allow_other_data
+        on_all_processes(lambda: jax.process_index() == 0 and keep_tokenizer(*kept))
+        return self
+
+    def save(self, step: int, trees: dict[str, Any], data: Batches | None = None) -> None:
+        """Copies the arrays of `trees` from their devices and returns; they are written in the background.
+
+        Raises InputError if one is not finite, OSError if these or the previous ones cannot be written.
+        """
+        on_all_processes(check_lock, WAITS)
+        fields = {"architecture": ARCHITECTURE, "versions": self.versions} | dataclasses.asdict(self.config)
+        items = {"config": ocp.args.JsonSave(with_checksum(fields))}
+        for item, tree in trees.items():
+            arrays = named_arrays(tree)
+            if are_lazy(arrays):
+                sums, finite = checksums_on_host(arrays)
+            else:
+                sums, finite = checksums(arrays)
+            if not finite:
+                raise InputError(f"step {step} is not saved: its {item} is not finite: lower --learning-rate")
+            if are_lazy(arrays):
+                items[item] = save_lazily({"arrays": arrays, "checksums": sums})
+            else:
+                items[item] = ocp.args.StandardSave({"arrays": arrays, "checksums": sums})
+        if data is not None:
+            state = data.get_state()
+            if all(isinstance(name, int) for name in state):
+                items["data"] = Rows(state)
+            else:
+                items["data"] = ocp.args.JsonSave(with_checksum(data.get_state()))
+        if not on_all_processes(lambda: self.manager.save(step, args=ocp.args.Composite(**items))):
+            raise InputError(f"step {step} is not saved: {self.directory} has newer ones: give each run its own")
+
+    def close(self) -> None:
+        """Waits until all is written; raises OSError if it cannot be."""
+        try:
+            self.manager.close()
+        except Exception as error:
+            raise classify_error(error) from None
+
+    def steps(self) -> set[int]:
+        """Returns the steps that have a checkpoint."""
+        return {found.step for found in ocp.path.step.standard_name_format().find_all(self.directory)}
+
+    def read(self, step: int, item: str, arguments: ocp.args.CheckpointArgs) -> Any:
+        """Reads an item with its own handler, which unlike Orbax's manager waits for no other process."""
+        handler = ocp.checkpoint_args.get_registered_handler_cls(arguments)()
+        return handler.restore(self.directory / str(step) / item, args=arguments)
+
+    def read_json(self, step: int, item: str) -> dict[str, Any]:
+        saved = self.read(step, item, ocp.args.JsonRestore())
+        fields = {name: value for name, value in saved.items() if name != "checksum"}
+        if saved not in (fields, with_checksum(fields)):
+            raise ValueError(f"{item} is not what was saved, by its checksum")
+        return fields
+
+    def read_config(self, step: int) -> Config:
+        fields = self.read_json(step, "config")
+        own = command_line_only() | {"architecture": ARCHITECTURE, "versions": {}}
+        recorded = {name: fields.pop(name, default) for name, default in own.items()}
+        known = {f.name: f.default for f in dataclasses.fields(Config)}
+        needed = {name for name, default in known.items() if default is dataclasses.MISSING}
+        wrong = sorted(needed - fields.keys() | fields.keys() - known)
+        if (there := recorded["architecture"]) != ARCHITECTURE or wrong:
+            difference = f"{there} there, {ARCHITECTURE} here; settings of only one: {wrong}"
+            raise InputError(f"{self.directory / str(step)} is of another architecture: {difference}")
+        for name, flag in ("data", "--data"), ("eval_data", "--eval-data"):
+            if recorded[name] and self.config and not getattr(self.config, name):
+                raise InputError(f"{self.directory}: began with {flag} {recorded[name]!r}: give it, none is taken")
+        tokenizer = "bytes" if recorded["tokenizer"] == "bytes" else kept_tokenizer(self.directory)
+        config = Config(**fields, tokenizer=tokenizer)
+        check_config(config, f"{self.directory / str(step)}: ")
+        return config
+
+    def read_arrays(self, step: int, item: str, tree: Any) -> tuple[dict[str, Array], Array]:
+        """Returns an item's arrays by name, sharded as the abstract tree, or lazy; and saved checksums."""
+        wanted, folder = named_arrays(tree), self.directory / str(step)
+        saved = ocp.StandardCheckpointHandler().metadata(folder / item).tree["arrays"]
+        for name in wanted | saved:
+            here, there = (f"{x[name].dtype} {[*x[name].shape]}" if name in x else "absent" for x in (wanted, saved))
+            if here != there:
+                settings = changes(self.read_config(step), self.config) if self.config else ""
+                difference = f"{name} is {there} there, {here} here; settings there -> here: {settings or 'the same'}"
+                raise InputError(f"{folder} is of another model: {difference}: fix these, or give another directory")
+        if self.is_lazy:
+            arrays, sums = read_lazily(self, step, item, wanted)
+        else:
+            sums = np.zeros(len(wanted), np.uint32)
+            found = self.read(step, item, ocp.args.StandardRestore({"arrays": wanted, "checksums": sums}))
+            arrays, sums = {name: found["arrays"][name] for name in wanted}, found["checksums"]
+        return arrays, sums
+
+    def read_tree(self, step: int, item: str, tree: Any) -> Any:
+        """Returns the abstract tree with an item's arrays; raises ValueError if these are damaged or not finite."""
+        read_arrays = reading(self.directory / str(step))(self.read_arrays)
+        arrays, saved_sums = on_all_processes(lambda: read_arrays(step, item, tree), WAITS)
+        if are_lazy(arrays):
+            sums, finite = checksums_on_host(arrays)
+        else:
+            sums, finite = checksums(arrays)
+        if agree(not np.array_equal(sums, saved_sums)):
+            raise ValueError(f"{item} is not what was saved, by its checksums")
+        if not finite:
+            raise ValueError(f"{item} is not finite: it has infinities or NaNs")
+        return jax.tree.unflatten(jax.tree.structure(tree), arrays.values())
+
+    def read_step(self, step: int, data: Batches | None) -> tuple[Config, dict[str, Any] | None]:
+        """Returns the Config of a step, and the state of its data."""
+        if odd := [x for x in Path(self.directory / str(step)).rglob("*") if not x.is_file() and not x.is_dir()]:
+            raise ValueError(f"{odd[0]} is not a file")  # a pipe never ends
+        config = self.read_config(step)
+        rows = self.read(step, "data", Rows()) if data is not None and step > 0 else {}
+        if len(rows) not in (0, config.batch_size):
+            raise ValueError(f"data has {len(rows)} rows of {config.batch_size}")
+        if rows:
+            place = rows
+        else:
+            place = self.read_json(step, "data") if data is not None and step > 0 else None
+        return config, place
+
+    def restore(
+        self, targets: Callable[[Config], dict[str, Any]], data: Batches | None = None, only: int | None = None
+    ) -> tuple[int, Config, dict[str, Any]] | None:
+        """Returns the newest checkpoint's step, Config and trees, sharded as `targets(Config)`, or None.
+
+        `only` reads that step, or raises InputError if it has none. Sets `data` to where it was. Step 0, imported
+        weights, has only a model.
+        """
+        steps = on_all_processes(self.steps, WAITS)
+        for impossible in impossible_steps(steps):
+            steps = steps - {impossible}
+            print(f"warning: checkpoint {self.directory / str(impossible)}: no run has as many steps", file=sys.stderr)
+        steps |= {agree(max(steps, default=-1))} - {-1}  # the newest that any process sees
+        if only not in (None, *steps):
+            raise InputError(f"{self.directory}: there is no checkpoint of step {only}; there are: {sorted(steps)}")
+        steps = steps if only is None else {only}
+        if not steps:
+            return None
+        step, config, place, trees, damaged = -1, None, None, None, []
+        while trees is None and (step := agree(max(steps.difference(damaged), default=-1))) >= 0:
+            try:
+                read_step = functools.partial(reading(self.directory / str(step))(self.read_step), step, data)
+                config, place = on_all_processes(read_step, WAITS)
+                with reading(self.directory / str(step)):
+                    trees = {
+                        x: self.read_tree(step, x, tree) for x, tree in targets(config).items() if step or x == "model"
+                    }
+            except Damage as damage:
+                print(f"warning: checkpoint {damage}", file=sys.stderr)
+                damaged.append(step)
+        if trees is None:
+            raise InputError(f"{self.directory}: every checkpoint is damaged: restore one, or give another directory")
+        if place is not None:
+            data.set_state(place, step)
+        if self.config:
+            on_all_processes(lambda: put_aside(self.directory, damaged))
+        return step, config, trees
+
+
+def read_lazily(
+    checkpoints: Checkpoints, step: int, item: str, wanted: dict[str, jax.ShapeDtypeStruct]
+) -> tuple[dict[str, LazyArray], np.ndarray]:
+    """Returns an item's arrays, which are read and checked whenever NumPy asks for them, and their checksums."""
+    folder = checkpoints.directory / str(step)
+
+    def read(part):
+        as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), part)
+        return checkpoints.read(step, item, ocp.args.PyTreeRestore(part, restore_args=as_numpy, partial_restore=True))
+
+    sums = read({"checksums": 0})["checksums"]
+    saved = dict(zip(sorted(wanted), sums, strict=True))
+
+    def read_array(name: str) -> np.ndarray:
+        with reading(folder):  # files may have changed since
+            array = on_all_processes(lambda: reading(folder)(read)({"arrays": {name: wanted[name]}}), WAITS)["arrays"][
+                name
+            ]
+            if checksums_on_host({name: array})[0] != saved[name]:
+                raise ValueError(f"{item} is not what was saved, by its checksums")
+        return array
+
+    return {name: LazyArray(x, read_array, name) for name, x in wanted.items()}, sums
 
 
 class RowsHandler(ocp.CheckpointHandler):
@@ -99,20 +366,12 @@ class Rows(ocp.args.CheckpointArgs):
 
 
 @jax.jit
-def checksums_on_devices(arrays: dict[str, Array]) -> tuple[Array, Array]:
+def checksums(arrays: dict[str, Array]) -> tuple[Array, Array]:
+    """Sums each array's bits modulo 2**32, [n] uint32 by sorted names, as Orbax misses changed bytes; is all finite?"""
     arrays = {name: fetch(x) for name, x in arrays.items()}
-    bits = [jax.lax.bitcast_convert_type(x, f"uint{8 * x.dtype.itemsize}") for x in arrays.values()]
+    bits = [jax.lax.bitcast_convert_type(x, f"uint{8 * x.dtype.itemsize}") for _, x in sorted(arrays.items())]
     finite = [jnp.all(jnp.isfinite(x)) for x in arrays.values()]
     return jnp.stack([jnp.sum(x, dtype=jnp.uint32) for x in bits]), jnp.all(jnp.stack(finite))
-
-
-def checksums(arrays: dict[str, Any]) -> tuple[Any, Any]:
-    """Sums each array's bits modulo 2**32, [n] uint32, as Orbax misses changed bytes; says if all is finite."""
-    if not any(isinstance(x, LazyArray) for x in arrays.values()):
-        return checksums_on_devices(arrays)
-    read = map(np.asarray, arrays.values())  # one at a time, and in fp32
-    sums, finite = zip(*((x.view("uint32").sum(dtype="uint32"), np.isfinite(x).all()) for x in read), strict=True)
-    return np.array(sums), all(finite)
 
 
 def command_line_only() -> dict[str, Any]:
@@ -131,216 +390,8 @@ def changes(old: Config, new: Config) -> str:
     return ", ".join(f"{name} {a} -> {b}" for name, a, b in pairs if a != b)
 
 
-def json_checksum(fields: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(fields, sort_keys=True).encode())
-
-
-def save_json(fields: dict[str, Any]) -> ocp.args.JsonSave:
-    return ocp.args.JsonSave(fields | {"checksum": json_checksum(fields)})
-
-
-class LazyArrayHandler(ocp.type_handlers.NumpyHandler):
-    """Writes arrays one at a time, so that only one is in memory."""
-
-    async def serialize(self, values, infos, args=None):
-        for value, info, arg in zip(values, infos, args, strict=True):
-            [written.result() for written in await super().serialize([np.asarray(value)], [info], [arg])]
-        return []
-
-
-def save_lazily(tree: Any) -> ocp.args.PyTreeSave:
-    """Returns arguments to save `LazyArray`s in chunks, which take little memory besides the array itself."""
-    ocp.type_handlers.register_type_handler(LazyArray, LazyArrayHandler(deepcopy_host_arrays=False), override=True)
-    size = 2**25  # bytes of a chunk and of a file
-    parts = jax.tree.map(lambda _: ocp.SaveArgs(chunk_byte_size=size), tree)
-    return ocp.args.PyTreeSave(tree, parts, ocdbt_target_data_file_size=size)
-
-
-def silence_orbax() -> None:
-    """Silences Orbax's log, and the page of text for each array that it drops when one fails."""
-    absl.logging.set_verbosity(absl.logging.FATAL)
-    dropped = re.compile("<coroutine|loop is closed").search
-    sys.unraisablehook = lambda it: dropped(f"{it.object} {it.exc_value}") or sys.__unraisablehook__(it)
-
-
-class Checkpoints:
-    """The checkpoints in a directory; only for reading if `config` is None."""
-
-    def __init__(self, directory: str | epath.Path, config: Config | None):
-        silence_orbax()
-        self.directory, self.config = absolute(directory), config
-        if config is None:
-            return
-        if odd := {"[", "\\"} & {*str(self.directory)}:  # Orbax would lose arrays there, as it takes paths for patterns
-            raise InputError(f"{self.directory}: has {odd.pop()}, which Orbax cannot write to: give another path")
-        self.versions = {x.name: x.version for x in importlib.metadata.distributions() if x.name}
-        self.versions["git"] = subprocess.getoutput("git describe --always --dirty --exclude='*' 2>/dev/null")
-        keep = {"max_to_keep": config.keep_last, "keep_period": config.keep_every or None}
-        # a run that is killed while saving leaves half a checkpoint
-        options = ocp.CheckpointManagerOptions(**keep, cleanup_tmp_directories=True)
-        if config.kl_coefficient and not config.keep_every:
-            options.keep_period = 2**31  # which keeps step 0 alone
-        # called when all is written, right before a checkpoint is renamed to its step
-        options.async_options = ocp.options.AsyncOptions(post_finalization_callback=check_lock)
-        # before Orbax takes one for the newest
-        on_all_processes(lambda: put_aside(self.directory, impossible_steps(self.directory, self.steps())))
-        self.manager = ocp.CheckpointManager(self.directory, options=options)
-        kept = config.tokenizer, self.directory, config.allow_other_data
-        on_all_processes(lambda: jax.process_index() == 0 and keep_tokenizer(*kept))
-
-    def save(self, step: int, trees: dict[str, Any], data: Batches | None = None) -> None:
-        """Copies the arrays of `trees` from their devices and returns; they are written in the background.
-
-        Raises InputError if one is not finite, OSError if these or the previous ones cannot be written.
-        """
-        on_all_processes(check_lock, WAITS)
-        fields = {"architecture": ARCHITECTURE, "versions": self.versions} | dataclasses.asdict(self.config)
-        items = {"config": save_json(fields)}
-        for item, tree in trees.items():
-            arrays = named_arrays(tree)
-            sums, finite = checksums(arrays)
-            if not finite:
-                raise InputError(f"step {step} is not saved: its {item} is not finite: lower --learning-rate")
-            save_as = save_lazily if any(isinstance(x, LazyArray) for x in arrays.values()) else ocp.args.StandardSave
-            items[item] = save_as({"arrays": arrays, "checksums": sums})
-        if data is not None:
-            state = data.get_state()
-            if all(isinstance(name, int) for name in state):
-                items["data"] = Rows(state)
-            else:
-                items["data"] = save_json(data.get_state())
-        on_all_processes(lambda: self.manager.save(step, args=ocp.args.Composite(**items)))
-
-    def close(self) -> None:
-        """Waits until all is written; raises OSError if it cannot be."""
-        try:
-            self.manager.close()
-        except Exception as error:
-            raise classify_error(error) from None
-
-    def steps(self) -> set[int]:
-        """Returns the steps that have a checkpoint."""
-        names = ocp.path.step.standard_name_format()
-        return {found.step for found in names.find_all(self.directory)} if self.directory.is_dir() else set()
-
-    def read(self, step: int, item: str, arguments: ocp.args.CheckpointArgs) -> Any:
-        """Reads an item with its own handler, which unlike Orbax's manager waits for no other process."""
-        handler = ocp.checkpoint_args.get_registered_handler_cls(arguments)()
-        return handler.restore(self.directory / str(step) / item, args=arguments)
-
-    def read_json(self, step: int, item: str) -> dict[str, Any]:
-        fields = dict(self.read(step, item, ocp.args.JsonRestore()))
-        if fields.pop("checksum", None) not in (None, json_checksum(fields)):
-            raise ValueError(f"{item} is not what was saved, by its checksum")
-        return fields
-
-    def read_config(self, step: int) -> Config:
-        fields = self.read_json(step, "config")
-        there, _ = fields.pop("architecture", ARCHITECTURE), fields.pop("versions", None)
-        known = {f.name: f.default for f in dataclasses.fields(Config)}
-        needed = {name for name, default in known.items() if default is dataclasses.MISSING}
-        wrong = sorted(needed - fields.keys() | fields.keys() - known)
-        if there != ARCHITECTURE or wrong:
-            difference = f"{there} there, {ARCHITECTURE} here; settings of only one: {wrong}"
-            raise InputError(f"{self.directory / str(step)} is of another architecture: {difference}")
-        recorded = {name: fields.pop(name, default) for name, default in command_line_only().items()}
-        for name, flag in ("data", "--data"), ("eval_data", "--eval-data"):
-            if recorded[name] and self.config and not getattr(self.config, name):
-                raise InputError(f"{self.directory}: began with {flag} {recorded[name]!r}: give it, none is taken")
-        tokenizer = "bytes" if recorded["tokenizer"] == "bytes" else kept_tokenizer(self.directory)
-        config = Config(**fields, tokenizer=tokenizer)
-        check_config(config, f"{self.directory / str(step)}: ")
-        return config
-
-    def read_arrays(self, step: int, item: str, tree: Any) -> tuple[dict[str, Array], Array]:
-        """Returns an item's arrays by name, sharded as the abstract tree, or lazy; and saved checksums."""
-        wanted, folder = named_arrays(tree), self.directory / str(step)
-        saved = ocp.StandardCheckpointHandler().metadata(folder / item).tree["arrays"]
-        for name in wanted | saved:
-            here, there = (f"{x[name].dtype} {[*x[name].shape]}" if name in x else "absent" for x in (wanted, saved))
-            if here != there:
-                settings = changes(self.read_config(step), self.config) if self.config else ""
-                difference = f"{name} is {there} there, {here} here; settings there -> here: {settings or 'the same'}"
-                raise InputError(f"{folder} is of another model: {difference}: fix these, or give another directory")
-        if all(x.sharding for x in wanted.values()):
-            sums = np.zeros(len(wanted), np.uint32)
-            found = self.read(step, item, ocp.args.StandardRestore({"arrays": wanted, "checksums": sums}))
-            return {name: found["arrays"][name] for name in wanted}, found["checksums"]
-
-        def read(part):
-            as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), part)
-            arguments = ocp.args.PyTreeRestore(part, restore_args=as_numpy, partial_restore=True)
-            return on_all_processes(lambda: self.read(step, item, arguments), WAITS)
-
-        def read_array(name: str) -> np.ndarray:
-            return read({"arrays": {name: wanted[name]}})["arrays"][name]
-
-        return {name: LazyArray(x, read_array, name) for name, x in wanted.items()}, read({"checksums": 0})["checksums"]
-
-    def read_step(
-        self, step: int, targets: Callable[[Config], dict[str, Any]], data: Batches | None
-    ) -> tuple[Config, dict[str, Any] | None, dict[str, tuple]]:
-        """Returns a step's Config, the state of data, and by item the abstract tree, arrays and saved checksums."""
-        if odd := [x for x in Path(self.directory / str(step)).rglob("*") if not x.is_file() and not x.is_dir()]:
-            raise ValueError(f"{odd[0]} is not a file")  # a pipe never ends
-        config = self.read_config(step)
-        trees = {item: tree for item, tree in targets(config).items() if step > 0 or item == "model"}
-        rows = self.read(step, "data", Rows()) if data and step > 0 else {}
-        if len(rows) not in (0, config.batch_size):
-            raise ValueError(f"data has {len(rows)} rows of {config.batch_size}")
-        if rows:
-            place = rows
-        else:
-            place = self.read_json(step, "data") if data and step > 0 else None
-        return config, place, {item: (tree, *self.read_arrays(step, item, tree)) for item, tree in trees.items()}
-
-    def fill(self, step: int, items: dict[str, tuple]) -> dict[str, Any]:
-        """Returns the trees of `read_step` with arrays; raises ValueError if these are damaged or not finite."""
-        trees = {}
-        for item, (tree, arrays, sums) in items.items():
-            again, finite = checksums(arrays)
-            if agree(not np.array_equal(sums, again)):
-                raise ValueError(f"{item} is not what was saved, by its checksums")
-            if not finite:
-                raise ValueError(f"{item} is not finite: it has infinities or NaNs")
-            trees[item] = jax.tree.unflatten(jax.tree.structure(tree), arrays.values())
-        return trees
-
-    def restore(
-        self, targets: Callable[[Config], dict[str, Any]], data: Batches | None = None, only: int | None = None
-    ) -> tuple[int, Config, dict[str, Any]] | None:
-        """Returns the newest checkpoint's step, Config and trees, sharded as `targets(Config)`, or None.
-
-        `only` reads that step, or raises InputError if it has none. Sets `data` to where it was. Step 0, imported
-        weights, has only a model.
-        """
-        steps = on_all_processes(self.steps, WAITS)
-        steps = steps.difference(impossible_steps(self.directory, steps))
-        steps |= {agree(max(steps, default=-1))} - {-1}  # the newest that any process sees
-        if only is not None:
-            if only not in steps:
-                there = ", ".join(map(str, sorted(steps))) or "none"
-                raise InputError(f"{self.directory}: there is no checkpoint of step {only}; there are: {there}")
-            steps = {only}
-        if not steps:
-            return None
-        step, config, place, trees, damaged = -1, None, None, None, []
-        while trees is None and (step := agree(max(steps.difference(damaged), default=-1))) >= 0:
-            try:
-                config, place, found = on_all_processes(lambda: self.read_step(step, targets, data), WAITS)
-                trees = self.fill(step, found)
-            except (Damage, ValueError) as raised:
-                how = raised if isinstance(raised, Damage) else f"is damaged: {raised}"
-                print(f"warning: checkpoint {self.directory / str(step)} {how}", file=sys.stderr)
-                damaged.append(step)
-        if trees is None:
-            raise InputError(f"{self.directory}: every checkpoint is damaged: restore one, or give another directory")
-        if place:
-            data.set_state(place, step)
-        if self.config:
-            on_all_processes(lambda: put_aside(self.directory, damaged))
-            self.manager.reload()
-        return step, config, trees
+def with_checksum(fields: dict[str, Any]) -> dict[str, Any]:
+    return fields | {"checksum": zlib.crc32(json.dumps(fields, sort_keys=True).encode())}
 
 
 def load_checkpoint(directory: str, mesh: Mesh | None, step: int | None = None) -> tuple[Config, Decoder]:
@@ -349,6 +400,7 @@ def load_checkpoint(directory: str, mesh: Mesh | None, step: int | None = None) 
     Prints the step, and warns of a newer one that is not whole. `step` loads that one, not the newest.
     """
     run = Checkpoints(directory, None)
+    run.is_lazy = mesh is None
     found = run.restore(lambda config: {"model": abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)}, only=step)
     if found is None:
         raise InputError(f"{directory}: there is no checkpoint: give the --checkpoint-dir of a training run")
@@ -368,15 +420,19 @@ def newest_config(directory: str) -> Config | None:
 
 @contextlib.contextmanager
 def atomic_directory(directory: str) -> Iterator[epath.Path]:
-    """Yields a directory to write to; renames it to `directory` when all is written, else removes it."""
+    """Yields a new directory to write to; renames it to `directory` when all is written, else removes it."""
     whole = absolute(directory)
-    if whole.exists():
-        raise InputError(f"{directory}: already exists: give a new directory")
     half = whole.with_name(f"{whole.name}.half")
-    half.rmtree(missing_ok=True)  # left by a program that was killed
+    for path in whole, half:  # the second one may be left by a program that was killed
+        if path.exists():
+            raise InputError(f"{path}: already exists: give a new directory, or remove this one")
+    if "://" not in str(whole):
+        check_writable(whole)
     try:
         yield half
         half.rename(whole)
+    except SafetensorError as error:  # its writer turns an OSError into this
+        raise OSError(f"{half}: {error}") from None
     finally:
         # when a write fails, Orbax's other writes go on for a moment
         on_all_processes(lambda: half.rmtree(missing_ok=True), WAITS)

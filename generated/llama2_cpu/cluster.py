@@ -29,7 +29,7 @@ import numpy as np
 from etils import epath
 from jax.experimental import multihost_utils
 
-from .errors import ExitCode, InputError, Stop
+from .errors import ExitCode, InputError, Stop, check_writable
 from .parallel import LAUNCHERS, SETTINGS
 
 FINAL = 0, ExitCode.MISTAKE, ExitCode.PREEMPTED, ExitCode.CORRUPT  # another try here would end in the same way
@@ -267,6 +267,8 @@ class DirectoryLock:
             new.unlink(missing_ok=True)
 
     def take(self) -> None:
+        if "://" not in str(self.directory):
+            check_writable(self.directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         if self.path.is_dir():
             raise InputError(f"{self.path}: a directory where the run's lock goes: remove it")

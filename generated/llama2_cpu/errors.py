@@ -10,9 +10,11 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import threading
 import typing
 from collections.abc import Iterator
+from pathlib import Path
 
 from .config import Config
 
@@ -120,3 +122,12 @@ def check_config(config: Config, source: str = "") -> None:
             problems.append("--group-size: must divide batch_size x batches_per_rollout, the completions of a rollout")
     if problems:
         raise InputError("\n".join(source + problem for problem in problems))
+
+
+def check_writable(directory: Path) -> None:
+    """Raises InputError unless files can be made in a directory, or in the nearest one above it that exists."""
+    try:
+        nearest = next(x for x in (directory, *directory.parents) if x.exists())
+        tempfile.TemporaryFile(dir=nearest).close()
+    except OSError as error:
+        raise InputError(f"{directory}: cannot be written: {error.strerror}: give another path") from None

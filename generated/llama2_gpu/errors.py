@@ -6,8 +6,10 @@ import dataclasses
 import errno
 import importlib.metadata
 import sys
+import tempfile
 import typing
 from collections.abc import Iterator
+from pathlib import Path
 
 from .config import Config
 
@@ -74,3 +76,12 @@ def check_config(config: Config, source: str = "") -> None:
             problems.append("--gradient-dtype bfloat16: would round the parameters: give --dtype bfloat16 as well")
     if problems:
         raise InputError("\n".join(source + problem for problem in problems))
+
+
+def check_writable(directory: Path) -> None:
+    """Raises InputError unless files can be made in a directory, or in the nearest one above it that exists."""
+    try:
+        nearest = next(x for x in (directory, *directory.parents) if x.exists())
+        tempfile.TemporaryFile(dir=nearest).close()
+    except OSError as error:
+        raise InputError(f"{directory}: cannot be written: {error.strerror}: give another path") from None

@@ -9,6 +9,7 @@ DIR/STEP/config    the Config, as JSON, and the architecture
 A checkpoint that is damaged, or not finite, is an error that names it.
 """
 
+import contextlib
 import dataclasses
 import importlib.metadata
 import json
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,9 @@ from jax.sharding import Mesh
 
 from .config import ARCHITECTURE, Config
 from .data import Batches
-from .errors import InputError, check_config
+from .errors import InputError, check_config, check_writable
 from .model import Decoder
-from .parallel import LazyArray, abstract, named_arrays
+from .parallel import abstract, named_arrays
 from .tokenizer import copy_tokenizer
 
 
@@ -57,8 +58,7 @@ def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False)
     if tokenizer == "bytes" or absolute(given) == kept or (kept.exists() and kept.read_bytes() == given.read_bytes()):
         return
     if kept.exists() and not replace:
-        advice = "give a new --checkpoint-dir, or --allow-other-data"
-        raise InputError(f"--tokenizer {tokenizer}: this run has another one, {kept}: {advice}")
+        raise InputError(f"--tokenizer {tokenizer}: this run has {kept}: give a new directory, or --allow-other-data")
     half = kept.parent.with_name("tokenizer.half")
     half.rmtree(missing_ok=True)  # left by a program that was killed
     half.mkdir(parents=True)
@@ -68,20 +68,32 @@ def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False)
     half.rename(kept.parent)
 
 
+@contextlib.contextmanager
+def reading(folder: epath.Path) -> Iterator[None]:
+    """Raises InputError if what is read is damaged, or too large for memory; OSError if it cannot be read now."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        error = error.__cause__ or error  # Orbax raises plain Exceptions from TensorStore's
+        reason = " ".join(str(error).partition(" [")[0].split())  # TensorStore adds a specification in brackets
+        if isinstance(error, (MemoryError, jax.errors.JaxRuntimeError)):
+            raise InputError(f"{folder} cannot be loaded: {reason}: free memory, or use more devices") from None
+        missing = FileNotFoundError, NotADirectoryError, IsADirectoryError
+        garbled = ValueError, LookupError, TypeError, AttributeError, RecursionError
+        fails = "os_error_code" in str(error) and not reason.startswith("NOT_FOUND")  # of TensorStore's ValueErrors
+        if fails or not isinstance(error, missing + garbled):
+            raise OSError(f"{folder} cannot be read: {reason}") from None
+        raise InputError(f"{folder} is damaged: {reason}: mend it, or move it away to use the one before") from None
+
+
 @jax.jit
-def checksums_on_devices(arrays: dict[str, Array]) -> tuple[Array, Array]:
-    bits = [jax.lax.bitcast_convert_type(x, f"uint{8 * x.dtype.itemsize}") for x in arrays.values()]
+def checksums(arrays: dict[str, Array]) -> tuple[Array, Array]:
+    """Sums each array's bits modulo 2**32, [n] uint32 by sorted names, as Orbax misses changed bytes; is all finite?"""
+    bits = [jax.lax.bitcast_convert_type(x, f"uint{8 * x.dtype.itemsize}") for _, x in sorted(arrays.items())]
     finite = [jnp.all(jnp.isfinite(x)) for x in arrays.values()]
     return jnp.stack([jnp.sum(x, dtype=jnp.uint32) for x in bits]), jnp.all(jnp.stack(finite))
-
-
-def checksums(arrays: dict[str, Any]) -> tuple[Any, Any]:
-    """Sums each array's bits modulo 2**32, [n] uint32, as Orbax misses changed bytes; says if all is finite."""
-    if not any(isinstance(x, LazyArray) for x in arrays.values()):
-        return checksums_on_devices(arrays)
-    read = map(np.asarray, arrays.values())  # one at a time, and in fp32
-    sums, finite = zip(*((x.view("uint32").sum(dtype="uint32"), np.isfinite(x).all()) for x in read), strict=True)
-    return np.array(sums), all(finite)
 
 
 def command_line_only() -> dict[str, Any]:
@@ -98,56 +110,36 @@ def changes(old: Config, new: Config) -> str:
     return ", ".join(f"{name} {a} -> {b}" for name, a, b in pairs if a != b)
 
 
-def json_checksum(fields: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(fields, sort_keys=True).encode())
-
-
-def save_json(fields: dict[str, Any]) -> ocp.args.JsonSave:
-    return ocp.args.JsonSave(fields | {"checksum": json_checksum(fields)})
-
-
-class LazyArrayHandler(ocp.type_handlers.NumpyHandler):
-    """Writes arrays one at a time, so that only one is in memory."""
-
-    async def serialize(self, values, infos, args=None):
-        for value, info, arg in zip(values, infos, args, strict=True):
-            [written.result() for written in await super().serialize([np.asarray(value)], [info], [arg])]
-        return []
-
-
-def save_lazily(tree: Any) -> ocp.args.PyTreeSave:
-    """Returns arguments to save `LazyArray`s in chunks, which take little memory besides the array itself."""
-    ocp.type_handlers.register_type_handler(LazyArray, LazyArrayHandler(deepcopy_host_arrays=False), override=True)
-    size = 2**25  # bytes of a chunk and of a file
-    parts = jax.tree.map(lambda _: ocp.SaveArgs(chunk_byte_size=size), tree)
-    return ocp.args.PyTreeSave(tree, parts, ocdbt_target_data_file_size=size)
-
-
-def silence_orbax() -> None:
-    """Silences Orbax's log, and the page of text for each array that it drops when one fails."""
-    absl.logging.set_verbosity(absl.logging.FATAL)
-    dropped = re.compile("<coroutine|loop is closed").search
-    sys.unraisablehook = lambda it: dropped(f"{it.object} {it.exc_value}") or sys.__unraisablehook__(it)
+def with_checksum(fields: dict[str, Any]) -> dict[str, Any]:
+    return fields | {"checksum": zlib.crc32(json.dumps(fields, sort_keys=True).encode())}
 
 
 class Checkpoints:
     """The checkpoints in a directory; only for reading if `config` is None."""
 
     def __init__(self, directory: str | epath.Path, config: Config | None):
-        silence_orbax()
         self.directory, self.config = absolute(directory), config
-        if config is None:
-            return
+        if config is not None:
+            check_writable(self.directory)  # now, and not after hours
+        # Orbax logs a lot, and drops a page of text for each array when one fails
+        absl.logging.set_verbosity(absl.logging.FATAL)
+        dropped = re.compile("<coroutine|loop is closed").search
+        sys.unraisablehook = lambda it: dropped(f"{it.object} {it.exc_value}") or sys.__unraisablehook__(it)
+
+    def open(self) -> "Checkpoints":
+        """Prepares the directory for `save`: makes it, keeps the tokenizer there, and removes half a checkpoint."""
         if odd := {"[", "\\"} & {*str(self.directory)}:  # Orbax would lose arrays there, as it takes paths for patterns
             raise InputError(f"{self.directory}: has {odd.pop()}, which Orbax cannot write to: give another path")
         self.versions = {x.name: x.version for x in importlib.metadata.distributions() if x.name}
-        self.versions["git"] = subprocess.getoutput("git describe --always --dirty --exclude='*' 2>/dev/null")
-        keep = {"max_to_keep": config.keep_last, "keep_period": config.keep_every or None}
-        # a run that is killed while saving leaves half a checkpoint
+        describe = "git describe --always --dirty --exclude='*' 2>/dev/null"
+        git = subprocess.run(describe, shell=True, cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True)
+        self.versions["git"] = git.stdout.strip()
+        keep = {"max_to_keep": self.config.keep_last, "keep_period": self.config.keep_every or None}
         options = ocp.CheckpointManagerOptions(**keep, cleanup_tmp_directories=True)
         self.manager = ocp.CheckpointManager(self.directory, options=options)
         if jax.process_index() == 0:
-            keep_tokenizer(config.tokenizer, self.directory, config.allow_other_data)
+            keep_tokenizer(self.config.tokenizer, self.directory, self.config.allow_other_data)
+        return self
 
     def save(self, step: int, trees: dict[str, Any], data: Batches | None = None) -> None:
         """Copies the arrays of `trees` from their devices and returns; they are written in the background.
@@ -155,17 +147,17 @@ class Checkpoints:
         Raises InputError if one is not finite, OSError if these or the previous ones cannot be written.
         """
         fields = {"architecture": ARCHITECTURE, "versions": self.versions} | dataclasses.asdict(self.config)
-        items = {"config": save_json(fields)}
+        items = {"config": ocp.args.JsonSave(with_checksum(fields))}
         for item, tree in trees.items():
             arrays = named_arrays(tree)
             sums, finite = checksums(arrays)
             if not finite:
                 raise InputError(f"step {step} is not saved: its {item} is not finite: lower --learning-rate")
-            save_as = save_lazily if any(isinstance(x, LazyArray) for x in arrays.values()) else ocp.args.StandardSave
-            items[item] = save_as({"arrays": arrays, "checksums": sums})
+            items[item] = ocp.args.StandardSave({"arrays": arrays, "checksums": sums})
         if data is not None:
-            items["data"] = save_json(data.get_state())
-        self.manager.save(step, args=ocp.args.Composite(**items))
+            items["data"] = ocp.args.JsonSave(with_checksum(data.get_state()))
+        if not self.manager.save(step, args=ocp.args.Composite(**items)):
+            raise InputError(f"step {step} is not saved: {self.directory} has newer ones: give each run its own")
 
     def close(self) -> None:
         """Waits until all is written; raises OSError if it cannot be."""
@@ -173,8 +165,7 @@ class Checkpoints:
 
     def steps(self) -> set[int]:
         """Returns the steps that have a checkpoint."""
-        names = ocp.path.step.standard_name_format()
-        return {found.step for found in names.find_all(self.directory)} if self.directory.is_dir() else set()
+        return {found.step for found in ocp.path.step.standard_name_format().find_all(self.directory)}
 
     def read(self, step: int, item: str, arguments: ocp.args.CheckpointArgs) -> Any:
         """Reads an item with its own handler, which unlike Orbax's manager waits for no other process."""
@@ -182,21 +173,22 @@ class Checkpoints:
         return handler.restore(self.directory / str(step) / item, args=arguments)
 
     def read_json(self, step: int, item: str) -> dict[str, Any]:
-        fields = dict(self.read(step, item, ocp.args.JsonRestore()))
-        if fields.pop("checksum", None) not in (None, json_checksum(fields)):
+        saved = self.read(step, item, ocp.args.JsonRestore())
+        fields = {name: value for name, value in saved.items() if name != "checksum"}
+        if saved not in (fields, with_checksum(fields)):
             raise ValueError(f"{item} is not what was saved, by its checksum")
         return fields
 
     def read_config(self, step: int) -> Config:
         fields = self.read_json(step, "config")
-        there, _ = fields.pop("architecture", ARCHITECTURE), fields.pop("versions", None)
+        own = command_line_only() | {"architecture": ARCHITECTURE, "versions": {}}
+        recorded = {name: fields.pop(name, default) for name, default in own.items()}
         known = {f.name: f.default for f in dataclasses.fields(Config)}
         needed = {name for name, default in known.items() if default is dataclasses.MISSING}
         wrong = sorted(needed - fields.keys() | fields.keys() - known)
-        if there != ARCHITECTURE or wrong:
+        if (there := recorded["architecture"]) != ARCHITECTURE or wrong:
             difference = f"{there} there, {ARCHITECTURE} here; settings of only one: {wrong}"
             raise InputError(f"{self.directory / str(step)} is of another architecture: {difference}")
-        recorded = {name: fields.pop(name, default) for name, default in command_line_only().items()}
         for name, flag in ("data", "--data"), ("eval_data", "--eval-data"):
             if recorded[name] and self.config and not getattr(self.config, name):
                 raise InputError(f"{self.directory}: began with {flag} {recorded[name]!r}: give it, none is taken")
@@ -215,43 +207,28 @@ class Checkpoints:
                 settings = changes(self.read_config(step), self.config) if self.config else ""
                 difference = f"{name} is {there} there, {here} here; settings there -> here: {settings or 'the same'}"
                 raise InputError(f"{folder} is of another model: {difference}: fix these, or give another directory")
-        if all(x.sharding for x in wanted.values()):
-            sums = np.zeros(len(wanted), np.uint32)
-            found = self.read(step, item, ocp.args.StandardRestore({"arrays": wanted, "checksums": sums}))
-            return {name: found["arrays"][name] for name in wanted}, found["checksums"]
+        sums = np.zeros(len(wanted), np.uint32)
+        found = self.read(step, item, ocp.args.StandardRestore({"arrays": wanted, "checksums": sums}))
+        arrays, sums = {name: found["arrays"][name] for name in wanted}, found["checksums"]
+        return arrays, sums
 
-        def read(part):
-            as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), part)
-            arguments = ocp.args.PyTreeRestore(part, restore_args=as_numpy, partial_restore=True)
-            return self.read(step, item, arguments)
+    def read_tree(self, step: int, item: str, tree: Any) -> Any:
+        """Returns the abstract tree with an item's arrays; raises ValueError if these are damaged or not finite."""
+        arrays, saved_sums = self.read_arrays(step, item, tree)
+        sums, finite = checksums(arrays)
+        if not np.array_equal(sums, saved_sums):
+            raise ValueError(f"{item} is not what was saved, by its checksums")
+        if not finite:
+            raise ValueError(f"{item} is not finite: it has infinities or NaNs")
+        return jax.tree.unflatten(jax.tree.structure(tree), arrays.values())
 
-        def read_array(name: str) -> np.ndarray:
-            return read({"arrays": {name: wanted[name]}})["arrays"][name]
-
-        return {name: LazyArray(x, read_array, name) for name, x in wanted.items()}, read({"checksums": 0})["checksums"]
-
-    def read_step(
-        self, step: int, targets: Callable[[Config], dict[str, Any]], data: Batches | None
-    ) -> tuple[Config, dict[str, Any] | None, dict[str, tuple]]:
-        """Returns a step's Config, the state of data, and by item the abstract tree, arrays and saved checksums."""
+    def read_step(self, step: int, data: Batches | None) -> tuple[Config, dict[str, Any] | None]:
+        """Returns the Config of a step, and the state of its data."""
         if odd := [x for x in Path(self.directory / str(step)).rglob("*") if not x.is_file() and not x.is_dir()]:
             raise ValueError(f"{odd[0]} is not a file")  # a pipe never ends
         config = self.read_config(step)
-        trees = {item: tree for item, tree in targets(config).items() if step > 0 or item == "model"}
-        place = self.read_json(step, "data") if data and step > 0 else None
-        return config, place, {item: (tree, *self.read_arrays(step, item, tree)) for item, tree in trees.items()}
-
-    def fill(self, step: int, items: dict[str, tuple]) -> dict[str, Any]:
-        """Returns the trees of `read_step` with arrays; raises ValueError if these are damaged or not finite."""
-        trees = {}
-        for item, (tree, arrays, sums) in items.items():
-            again, finite = checksums(arrays)
-            if not np.array_equal(sums, again):
-                raise ValueError(f"{item} is not what was saved, by its checksums")
-            if not finite:
-                raise ValueError(f"{item} is not finite: it has infinities or NaNs")
-            trees[item] = jax.tree.unflatten(jax.tree.structure(tree), arrays.values())
-        return trees
+        place = self.read_json(step, "data") if data is not None and step > 0 else None
+        return config, place
 
     def restore(
         self, targets: Callable[[Config], dict[str, Any]], data: Batches | None = None, only: int | None = None
@@ -265,24 +242,16 @@ class Checkpoints:
         newest = multihost_utils.process_allgather(np.int32(min(max(steps, default=-1), 2**31 - 1)))
         if newest.min() < newest.max():
             raise InputError(f"{self.directory}: processes see the newest steps {newest}: wait until all see the same")
-        if only is not None:
-            if only not in steps:
-                there = ", ".join(map(str, sorted(steps))) or "none"
-                raise InputError(f"{self.directory}: there is no checkpoint of step {only}; there are: {there}")
-            steps = {only}
+        if only not in (None, *steps):
+            raise InputError(f"{self.directory}: there is no checkpoint of step {only}; there are: {sorted(steps)}")
+        steps = steps if only is None else {only}
         if not steps:
             return None
         step = max(steps)
-        try:
-            config, place, items = self.read_step(step, targets, data)
-            trees = self.fill(step, items)
-        except InputError:
-            raise
-        except Exception as error:  # Orbax raises plain Exceptions too
-            reason = " ".join(str(error).partition(" [")[0].split())  # TensorStore adds a specification in brackets
-            problem = f"{self.directory / str(step)} cannot be read: {reason}"
-            raise InputError(f"{problem}: mend it, or remove it to go on from the one before") from None
-        if place:
+        with reading(self.directory / str(step)):
+            config, place = self.read_step(step, data)
+            trees = {x: self.read_tree(step, x, tree) for x, tree in targets(config).items() if step or x == "model"}
+        if place is not None:
             data.set_state(place, step)
         return step, config, trees
 

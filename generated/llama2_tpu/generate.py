@@ -44,8 +44,8 @@ def main() -> None:
     length, most = len(tokens) + settings.max_tokens, config.context_length
     if not 0 < settings.max_tokens or length > most or not 0 < settings.top_k <= config.vocab_size:
         raise InputError(f"{len(tokens)} tokens and --max-tokens: 1 to {most} in all; --top-k: to {config.vocab_size}")
-    text, key = np.zeros((jax.device_count(), length), np.int32), jax.random.key(settings.seed)
-    text[:, : len(tokens)] = tokens
+    text = np.pad(np.array([tokens] * jax.device_count(), np.int32), ((0, 0), (0, settings.max_tokens)))
+    key = jax.random.key(settings.seed)
     for count in range(len(tokens), length):
         text[:, count] = next_token(model, text, count, settings.temperature, settings.top_k, key)
         if text[0, count] == tokenizer.eos:

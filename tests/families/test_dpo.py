@@ -215,7 +215,8 @@ def test_a_resumed_run_is_the_same_to_the_bit(tuned):
     with pytest.raises(package.trainer.InputError, match="not what this run had up to 3"):
         package.trainer.train(dataclasses.replace(config, data=str(folder / "of_policy")))
     package.trainer.train(config)
-    first, again = (jax.tree.leaves(package.checkpoints.load_checkpoint(str(x), None)[1]) for x in (whole, resumed))
+    mesh = package.parallel.make_mesh(1, 1, 1)
+    first, again = (jax.tree.leaves(package.checkpoints.load_checkpoint(str(x), mesh)[1]) for x in (whole, resumed))
     for ours, theirs in zip(first, again, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     told = []

@@ -14,7 +14,7 @@ from ..errors import InputError
 from ..parallel import abstract, make_mesh, named_arrays
 from ..trainer import checkpoint_items, create_state, new_state
 from .processes import run_python
-from .saved import Numbers, restore_state, same, save_state, save_two, with_nan
+from .saved import Numbers, raising, restore_state, same, save_state, save_two, with_nan
 from .small import SMALL
 from .start import state_for
 
@@ -35,7 +35,7 @@ def two_checkpoints(tmp_path_factory):
 
 def test_arrays_of_another_dtype_are_no_damage(state, tmp_path):
     """Such as after a new --moments-dtype: Orbax would convert them, and their checksums would differ."""
-    checkpoints = Checkpoints(str(tmp_path), SMALL)
+    checkpoints = Checkpoints(str(tmp_path), SMALL).open()
     halves = jax.tree.map(lambda x: x.astype("bfloat16") if x.dtype == "float32" else x, state.opt_state)
     save_state(checkpoints, 3, dataclasses.replace(state, opt_state=halves))
     checkpoints.manager.close()
@@ -43,14 +43,32 @@ def test_arrays_of_another_dtype_are_no_damage(state, tmp_path):
         restore_state(tmp_path)
 
 
-def test_half_a_checkpoint_is_no_checkpoint(two_checkpoints, tmp_path):
+@pytest.mark.parametrize("error", [MemoryError, jax.errors.JaxRuntimeError])
+def test_lack_of_memory_is_no_damage(error, two_checkpoints, monkeypatch):
+    before = sorted(two_checkpoints.rglob("*"))
+    monkeypatch.setattr(Checkpoints, "read", raising(error("RESOURCE_EXHAUSTED: 3 GiB")))
+    with pytest.raises(InputError, match="7 cannot be loaded: RESOURCE_EXHAUSTED: 3 GiB: free memory, or use more dev"):
+        restore_state(two_checkpoints)
+    assert sorted(two_checkpoints.rglob("*")) == before
+
+
+def test_a_step_that_orbax_does_not_save_is_not_told_as_saved(state, two_checkpoints, tmp_path):
+    directory = shutil.copytree(two_checkpoints, tmp_path / "run")
+    checkpoints = Checkpoints(str(directory), SMALL).open()
+    with pytest.raises(InputError, match=r"step 5 is not saved: .* has newer ones: give each run its own"):
+        save_state(checkpoints, 5, state)
+    checkpoints.close()
+
+
+def test_half_a_checkpoint_is_no_checkpoint(state, two_checkpoints, tmp_path):
     directory = tmp_path / "run"
     shutil.copytree(two_checkpoints, directory)
     half = directory / "9.orbax-checkpoint-tmp"
     shutil.copytree(directory / "7", half)
     shutil.rmtree(half / "training")
     assert restore_state(directory)[0] == 7
-    assert not half.exists()
+    save_state(Checkpoints(str(directory), SMALL).open(), 9, state)
+    assert not half.exists() and (directory / "9").exists()
 
 
 def test_an_empty_directory_holds_none(tmp_path):
@@ -60,7 +78,7 @@ def test_an_empty_directory_holds_none(tmp_path):
 
 
 def test_of_the_checkpoints_the_last_and_some_are_kept(state, tmp_path):
-    checkpoints = Checkpoints(str(tmp_path), dataclasses.replace(SMALL, keep_last=2, keep_every=4))
+    checkpoints = Checkpoints(str(tmp_path), dataclasses.replace(SMALL, keep_last=2, keep_every=4)).open()
     for step in range(1, 8):
         save_state(checkpoints, step, state)
     checkpoints.manager.close()
@@ -75,7 +93,7 @@ def test_a_model_is_loaded_alone(two_checkpoints, state):
 
 
 def test_imported_weights_have_no_training_state(state, tmp_path):
-    checkpoints = Checkpoints(str(tmp_path), SMALL)
+    checkpoints = Checkpoints(str(tmp_path), SMALL).open()
     checkpoints.save(0, {"model": state.model})
     checkpoints.manager.wait_until_finished()
     target = checkpoint_items(abstract(lambda: new_state(SMALL), make_mesh(1, 1, 1)))
@@ -90,7 +108,7 @@ def check_four_devices(directory: str) -> None:
     arrays = named_arrays(state.model)
     split = sum(x.size for x in arrays.values() if x.addressable_shards[0].data.size * 4 == x.size)
     assert split > 0.9 * sum(x.size for x in arrays.values())
-    save_state(Checkpoints(directory, SMALL), 5, state)
+    save_state(Checkpoints(directory, SMALL).open(), 5, state)
     tensor = math.gcd(2, getattr(SMALL, "kv_heads", SMALL.heads))
     target = abstract(lambda: new_state(SMALL), make_mesh(4 // tensor, 1, tensor))
     checkpoints = Checkpoints(directory, SMALL)
@@ -109,7 +127,7 @@ def test_restores_on_another_mesh(tmp_path):
 
 
 def test_what_is_not_finite_is_not_saved(state, tmp_path):
-    checkpoints = Checkpoints(str(tmp_path), SMALL)
+    checkpoints = Checkpoints(str(tmp_path), SMALL).open()
     with pytest.raises(InputError, match="step 3 is not saved: its model is not finite"):
         save_state(checkpoints, 3, with_nan(state))
     checkpoints.close()

@@ -42,8 +42,17 @@ def restore_state(directory: Path, config=SMALL):
     target = checkpoint_items(abstract(lambda: new_state(config), make_mesh(1, 1, 1)))
     checkpoints = Checkpoints(str(directory), config)
     found = checkpoints.restore(lambda _: target, data)
-    checkpoints.manager.close()
+    checkpoints.open().close()
     return found and (found[0], dataclasses.replace(found[2]["training"], model=found[2]["model"]), data.next)
+
+
+def raising(error: Exception):
+    """Returns a function that raises what Orbax raises for an error."""
+
+    def fail(*_):
+        raise Exception("in an array") from error
+
+    return fail
 
 
 def same(a, b) -> bool:
@@ -56,7 +65,7 @@ def with_nan(state: TrainState) -> TrainState:
 
 def save_two(directory: Path) -> Path:
     """Saves one state as steps 3 and 7; returns the directory."""
-    checkpoints, state = Checkpoints(str(directory), SMALL), create_state(SMALL, make_mesh(1, 1, 1))
+    checkpoints, state = Checkpoints(str(directory), SMALL).open(), create_state(SMALL, make_mesh(1, 1, 1))
     for step in 3, 7:
         save_state(checkpoints, step, state)
     checkpoints.close()

@@ -46,8 +46,13 @@ def test_a_folder_is_whole_or_not_there(tmp_path):
     with atomic_directory(str(tmp_path / "new" / "run")) as half:
         half.mkdir(parents=True)
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["run"]
-    with pytest.raises(InputError, match="already exists"), atomic_directory(str(tmp_path / "new" / "run")):
+    with pytest.raises(InputError, match=r"cannot be written: .*: give another path"), atomic_directory("/proc/run"):
         pass
+    for name in "run", "mine":  # mine.half is someone else's, or of an export that goes on
+        (tmp_path / "new" / "mine.half").mkdir(exist_ok=True)
+        with pytest.raises(InputError, match="already exists"), atomic_directory(str(tmp_path / "new" / name)):
+            pass
+    assert {p.name for p in (tmp_path / "new").iterdir()} == {"run", "mine.half"}
 
 
 def test_a_store_that_cannot_be_reached_is_named_and_no_folder_is_made(tmp_path):
@@ -123,7 +128,7 @@ def test_export_keeps_the_dtype_and_says_what_it_wrote(copied, tmp_path, monkeyp
     run(monkeypatch, "export", tmp_path / "run", tmp_path / "more", *given)
     assert (tmp_path / "more/tokenizer.json").exists() and "with its tokenizer" in capsys.readouterr().out
     (tmp_path / "given/tokenizer.json").unlink()
-    for wrong, told in (given, "there is no such file"), (("--step", "5"), "no checkpoint of step 5; there are: 0"):
+    for wrong, told in (given, "there is no such file"), (("--step", "5"), "no checkpoint of step 5; there are: [0]"):
         with pytest.raises(SystemExit):
             run(monkeypatch, "export", tmp_path / "run", tmp_path / "none", *wrong)
         assert told in capsys.readouterr().err and not (tmp_path / "none").exists()

@@ -11,6 +11,7 @@ import pytest
 
 from ..checkpoints import Checkpoints, load_checkpoint
 from ..errors import InputError
+from ..parallel import make_mesh
 from .saved import restore_state, same, save_state, save_two, with_nan
 from .small import SMALL
 from .start import state_for
@@ -88,7 +89,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(damage, two_ch
     assert (step, following) == (3, 3)
     assert same(restored.model, state.model) and int(restored.step) == 3
     assert f"{directory / '7'} is damaged" in capsys.readouterr().err
-    checkpoints = Checkpoints(str(directory), SMALL)
+    checkpoints = Checkpoints(str(directory), SMALL).open()
     save_state(checkpoints, 7, state)  # its step can be saved again
     checkpoints.manager.close()
     assert restore_state(directory)[0] == 7
@@ -100,11 +101,11 @@ def test_a_folder_whose_number_no_run_reaches_is_put_aside(two_checkpoints, tmp_
     shutil.copytree(two_checkpoints, directory)
     for number in f"{2**31}", "12345678901234567890":
         shutil.copytree(directory / "7", directory / number)
-    assert load_checkpoint(str(directory), None)[0] == SMALL  # which changes nothing
+    assert load_checkpoint(str(directory), make_mesh(1, 1, 1))[0] == SMALL  # which changes nothing
     assert restore_state(directory)[0] == 7
     assert capsys.readouterr().err.count(f"{directory / '12345678901234567890'}: no run has as many steps") == 2
     assert len(list(directory.glob("damaged-*"))) == 2
-    checkpoints = Checkpoints(str(directory), SMALL)
+    checkpoints = Checkpoints(str(directory), SMALL).open()
     save_state(checkpoints, 9, state_for(SMALL))
     checkpoints.close()
     assert restore_state(directory)[0] == 9
@@ -123,7 +124,7 @@ def test_when_all_are_damaged_nothing_begins_anew(two_checkpoints, tmp_path):
 def test_a_run_goes_on_from_the_checkpoint_before_one_that_is_not_finite(tmp_path, monkeypatch, capsys):
     state = state_for(SMALL)
     module = sys.modules[Checkpoints.__module__]
-    checkpoints, sums = Checkpoints(str(tmp_path), SMALL), module.checksums
+    checkpoints, sums = Checkpoints(str(tmp_path), SMALL).open(), module.checksums
     save_state(checkpoints, 3, state)
     monkeypatch.setattr(module, "checksums", lambda arrays: (sums(arrays)[0], True))
     save_state(checkpoints, 7, with_nan(state))

@@ -134,7 +134,7 @@ def test_a_stopped_run_goes_on_to_the_bit(settings, tmp_path):
     more = dict(batches_per_rollout=2, checkpoint_every=1, keep_last=2, learning_rate=1e-2, eval_every=2)
     more |= dict(eval_data=str(tmp_path / "held_out.jsonl"), eval_batches=2, kl_coefficient=0.1)
     config, run = dataclasses.replace(WIDE, **settings, **more), tmp_path / "run"
-    imported = Checkpoints(run, config)
+    imported = Checkpoints(run, config).open()
     imported.save(0, {"model": wide_model()})
     imported.close()
     train(config)

@@ -13,7 +13,9 @@ import pytest
 from ..checkpoints import Checkpoints, keep_tokenizer, load_checkpoint, newest_config
 from ..config import Config
 from ..errors import InputError
+from ..parallel import make_mesh
 from ..tokenizer import copy_tokenizer, load_tokenizer
+from .processes import PACKAGE
 from .saved import restore_state, save_state, save_two
 from .small import SMALL
 from .start import state_for
@@ -50,13 +52,14 @@ def files(tmp_path):
 
 def test_what_a_run_had_is_recorded_and_the_run_can_be_moved(files, tmp_path, monkeypatch):
     """Nothing that is recorded is obeyed; the files of the data have a hash beside it, in data/metadata."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "site/~broken-1.0.dist-info").mkdir(parents=True)  # as an interrupted pip leaves it: without a name
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     given = dict.fromkeys(texts(), "/home/user/x") | {
         "tokenizer": str(files / "tokenizer.json"),
         "allow_other_data": True,
     }
-    checkpoints = Checkpoints(str(tmp_path / "run"), dataclasses.replace(SMALL, **given))
+    checkpoints = Checkpoints(str(tmp_path / "run"), dataclasses.replace(SMALL, **given)).open()
     save_state(checkpoints, 3, state_for(SMALL))
     checkpoints.close()
     shutil.rmtree(files)
@@ -65,15 +68,26 @@ def test_what_a_run_had_is_recorded_and_the_run_can_be_moved(files, tmp_path, mo
     assert kept == set(FILES)
     recorded = json.loads((moved / "3/config/metadata").read_text())
     assert given.items() <= recorded.items() and recorded["versions"]["jax"] == jax.__version__
-    git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
-    assert git.startswith(recorded["versions"]["git"].removesuffix("-dirty")) and (
-        recorded["versions"]["git"] or not git
-    )
+    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=PACKAGE).stdout.strip()
+    git = recorded["versions"]["git"].removesuffix("-dirty")  # of the package, wherever it is run
+    assert head.startswith(git) and bool(git) == bool(head)
     tokenizer = str(moved / "tokenizer/tokenizer.json")
     assert newest_config(str(moved)) == dataclasses.replace(SMALL, tokenizer=tokenizer)
     with pytest.raises(InputError, match="began with --data '/home/user/x': give it, none is taken"):
         restore_state(moved)
     assert restore_state(moved, dataclasses.replace(SMALL, data="a", eval_data="b", tokenizer=tokenizer))[0] == 3
+
+
+def test_a_run_that_is_refused_leaves_the_directory_as_it_was(two_checkpoints, files, tmp_path):
+    directory = shutil.copytree(two_checkpoints, tmp_path / "run")
+    (directory / "9.orbax-checkpoint-tmp").mkdir()
+    path = directory / "7/config/metadata"
+    fields = json.loads(path.read_text()) | {"architecture": "mamba"}
+    path.write_text(json.dumps({name: value for name, value in fields.items() if name != "checksum"}))
+    before = sorted(directory.rglob("*"))
+    with pytest.raises(InputError, match="of another architecture"):
+        restore_state(directory, dataclasses.replace(SMALL, tokenizer=str(files / "tokenizer.json")))
+    assert sorted(directory.rglob("*")) == before
 
 
 @pytest.mark.parametrize("name", sorted(texts()))
@@ -96,7 +110,7 @@ def test_another_tokenizer_is_refused_and_the_same_is_kept_once(files, tmp_path)
     assert (tmp_path / "run/tokenizer/config.json").read_text() == "the model's"
     assert (tmp_path / "run/tokenizer/tokenizer.json").read_text() == "tokenizer.json"
     (files / "tokenizer.json").write_text("another")
-    with pytest.raises(InputError, match=r"this run has another one, .*: give a new --checkpoint-dir"):
+    with pytest.raises(InputError, match=r"this run has .*: give a new directory, or --allow-other-data"):
         keep_tokenizer(str(files / "tokenizer.json"), tmp_path / "run")
     keep_tokenizer(str(files / "tokenizer.json"), tmp_path / "run", replace=True)
     texts = {path.parent.name[:10]: path.read_text() for path in tmp_path.glob("run/*/tokenizer.json")}
@@ -141,13 +155,13 @@ def test_links_out_of_a_folder_are_refused(files, tmp_path, monkeypatch):
 def test_which_step_is_read_is_told(two_checkpoints, tmp_path, capsys):
     directory = shutil.copytree(two_checkpoints, tmp_path / "run")
     (directory / "12.orbax-checkpoint-tmp-1").mkdir()  # as during a save
-    load_checkpoint(str(directory), None)
+    load_checkpoint(str(directory), make_mesh(1, 1, 1))
     told = capsys.readouterr().err
     assert f"step 7 of {directory}" in told and "step 12 is there by half" in told
-    load_checkpoint(str(directory), None, 3)
+    load_checkpoint(str(directory), make_mesh(1, 1, 1), 3)
     assert capsys.readouterr().err == f"step 3 of {directory}\n"
-    with pytest.raises(InputError, match="there is no checkpoint of step 5; there are: 3, 7"):
-        load_checkpoint(str(directory), None, 5)
+    with pytest.raises(InputError, match=r"there is no checkpoint of step 5; there are: \[3, 7\]"):
+        load_checkpoint(str(directory), make_mesh(1, 1, 1), 5)
 
 
 TOKENIZERS = {

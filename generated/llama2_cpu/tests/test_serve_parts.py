@@ -152,6 +152,18 @@ def test_what_has_no_effect_is_told_once(capfd):
     assert len(told) == 4 and all(sum(f"have {name}, " in line for line in told) == 1 for name in hints)
 
 
+@pytest.mark.parametrize("half", [r"\ud83d", r"\udc00", r"\ud83d\ud83d"])
+@pytest.mark.parametrize(
+    "body", ['{"prompt": "a", "stop": "HALF"}', '{"prompt": "HALF"}', '{"stop": ["HALF"], "seed": 1}']
+)
+def test_half_a_surrogate_pair_is_named(body, half):
+    openai = module("openai")
+    with pytest.raises(openai.Refusal, match=r"surrogate pair \(byte "):
+        openai.read_fields(body.replace("HALF", half).encode(), openai.Completion, {})
+    with pytest.raises(openai.Refusal, match="truncated"):
+        openai.read_fields(body[:-3].encode(), openai.Completion, {})
+
+
 def test_a_server_for_other_machines_needs_a_key_or_a_flag(monkeypatch):
     settings = module("serve").ServeSettings
     for given, host, words in (None, "0.0.0.0", "lets other machines in"), ("", "127.0.0.1", "is empty"):
