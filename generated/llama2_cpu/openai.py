@@ -514,8 +514,7 @@ def given(value: Any) -> Any:
 def read_fields(content: bytes, kind: type[Completion | Chat], defaults: dict[str, float]) -> Completion | Chat:
     """Parses a request from JSON, with defaults of a checkpoint for what it leaves out."""
     try:
-        # without blanks behind it, half of a surrogate pair near the end would be told as "truncated"
-        found = msgspec.json.decode(content + b" " * 6)
+        found = msgspec.json.decode(content + b" " * 6)  # or half of a surrogate pair near the end is "truncated"
         if isinstance(found, dict):
             told = {key: x for key, x in given(found).items() if key not in IGNORED}
             for key in told.keys() & UNSUPPORTED:
