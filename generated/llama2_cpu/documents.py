@@ -182,12 +182,12 @@ class Content:
             yield from file
 
 
-def as_text(value: object, source: str) -> str:
-    """Returns a document as a str, from a str or UTF-8 bytes; errors name its `source`."""
+def as_text(value: object, source: str, start: int = 0) -> str:
+    """Returns a document as a str, from a str or UTF-8 bytes; errors name its `source`, and the byte after `start`."""
     try:
         value = value.decode("utf-8-sig") if isinstance(value, bytes) else value
     except UnicodeDecodeError as error:
-        raise InputError(f"{source}: byte {error.start} is not UTF-8: convert it to UTF-8, or leave it out") from None
+        raise InputError(f"{source}: byte {start + error.start} is not UTF-8: convert it, or leave it out") from None
     if isinstance(value, dict) and value.keys() & ["messages", "completion", "chosen"]:
         try:
             value = CHAT_MARK + json.dumps(value | {"source": source}, ensure_ascii=False)
@@ -210,7 +210,7 @@ def open_text(content: Content, field: str) -> Documents:
         characters = (i for i, byte in enumerate(window) if byte & 0xC0 != 0x80)  # starts of UTF-8 characters
         bounds.add(offset + (window.find(b"\n") + 1 or next(characters, 0)))
     pieces = list(itertools.pairwise(sorted(bounds)))
-    return Documents(len(pieces), lambda i: as_text(content.read(*pieces[i]), f"{path} from byte {pieces[i][0]}"))
+    return Documents(len(pieces), lambda i: as_text(content.read(*pieces[i]), str(path), pieces[i][0]))
 
 
 def open_jsonl(content: Content, field: str) -> Documents:
@@ -480,7 +480,7 @@ def of_one_format(data: str, files: tuple[Path, ...]) -> list[Path]:
     sizes = collections.Counter(dict.fromkeys(["", *FORMATS], 0))
     for path in files:
         if not NO_DATA.fullmatch(path.name):
-            sizes[format_of(path)] += path.stat().st_size
+            sizes[format_of(path)] += path.stat().st_size + 1  # an empty file has a format too
     rows = ".jsonl", ".parquet", ".arrow", ".array_record"  # come before what may be notes or settings
     chosen = max(sizes, key=lambda suffix: (suffix in rows and sizes[suffix] > 0, sizes[suffix]))
     kept = [x for x in files if format_of(x) == chosen and not NO_DATA.fullmatch(x.name)]
@@ -511,7 +511,7 @@ def find_files(data: str) -> list[Path]:
         raise InputError(f"data {data}: {prepared[0]} is prepared data: give that by itself, to train")
     files = of_one_format(data, tuple(files)) if path.is_dir() else files
     if not files:
-        raise InputError(f"data {data}: no such file: give a file, a folder that holds files, or a pattern 'DIR/*.txt'")
+        raise InputError(f"data {data}: no file to read is there: give a file, a folder of files, or a pattern 'DIR/*'")
     return files
 
 

@@ -641,9 +641,10 @@ def restore_or_create(
         step, saved, items = checkpoints.restore(lambda _: target, data) or (0, config, {})
     if local:
         local.begin(step)
-    where, differences = checkpoints.directory, changes(saved, config) or "none"
-    continued = f"continues after step {step} in {where}; settings changed: {differences}"
-    print(continued if items else f"new run in {where}")
+    text = (
+        f"continues after step {step} in {checkpoints.directory}; settings changed: {changes(saved, config) or 'none'}"
+    )
+    print(text if items else f"new run in {checkpoints.directory}")
     if "training" in items:
         return step, dataclasses.replace(items["training"], model=items["model"]), True
     return step, create_state(config, mesh, items.get("model")), bool(items)  # of imported weights, or new
@@ -711,6 +712,7 @@ def train(config: Config) -> None:
         if step >= config.steps:
             print(f"all {config.steps} steps are done: give more --steps to train on")
             return
+        checkpoints.open()
         stop_before_a_step(signals)
         goodput.spent("start-up")
         compiled_step = compile_step(state, batches)

@@ -18,7 +18,7 @@ class ByteTokenizer:
     """UTF-8 bytes as tokens 0 to 255; needs no file."""
 
     digest, bos, eos, vocab_size = "bytes", 256, 257, 258
-    prefix, special, parses_special = (bos,), {bos: "<s>", eos: "</s>"}, False
+    prefix, special, parses_special = [bos], {bos: "<s>", eos: "</s>"}, False
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())

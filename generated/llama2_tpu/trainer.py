@@ -294,9 +294,10 @@ def restore_or_create(
     """Returns step, state and True from the newest checkpoint, or else 0, a new state and False."""
     target = checkpoint_items(abstract(lambda: new_state(config), mesh))
     step, saved, items = checkpoints.restore(lambda _: target, data) or (0, config, {})
-    where, differences = checkpoints.directory, changes(saved, config) or "none"
-    continued = f"continues after step {step} in {where}; settings changed: {differences}"
-    print(continued if items else f"new run in {where}")
+    text = (
+        f"continues after step {step} in {checkpoints.directory}; settings changed: {changes(saved, config) or 'none'}"
+    )
+    print(text if items else f"new run in {checkpoints.directory}")
     if "training" in items:
         return step, dataclasses.replace(items["training"], model=items["model"]), True
     return step, create_state(config, mesh, items.get("model")), bool(items)  # of imported weights, or new
@@ -320,6 +321,7 @@ def train(config: Config) -> None:
         if step >= config.steps:
             print(f"all {config.steps} steps are done: give more --steps to train on")
             return
+        checkpoints.open()
         compiled_step = compile_step(state, batches)
         compiled_eval_step = jax.jit(eval_step)
         monitor = Monitor(directory, config, step)

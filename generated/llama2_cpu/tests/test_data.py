@@ -242,12 +242,13 @@ def test_few_sequences_wait_and_none_forever(monkeypatch):
     assert begun and min(places[0][0] for places in waiting) > 0
 
 
-def test_a_resumed_run_opens_its_data_once(tmp_path, monkeypatch):
+def test_a_resumed_run_opens_its_data_once_and_keeps_its_order(tmp_path, monkeypatch, capsys):
     config, opened, read = make_config(write_jsonl(tmp_path)), [], pipeline.open_pieces
     monkeypatch.setattr(pipeline, "open_pieces", lambda *given: opened.append(given) or read(*given))
     (data,) = make_batches(config)
     data.set_state(data.get_state() | {"seed": 7}, 3)
-    assert len(opened) == 1
+    assert len(opened) == 1 and data.seed == 7
+    assert f"--seed {config.seed}: the order of data stays that of 7" in capsys.readouterr().err
 
 
 def test_processes_share_the_documents(tmp_path):

@@ -90,7 +90,7 @@ def test_rows_without_a_text_are_left_out_and_counted(tmp_path, field, capsys):
             (b'{"text": ' + b"[" * 100_000 + b"\n") * 2,
             r"t\.jsonl:2: must be JSON .*: RecursionError",
         ),
-        ("t.txt", b"\xe4" * 70_000, r"t\.txt from byte 35000: byte 0 is not UTF-8: convert it to UTF-8"),
+        ("t.txt", b"\xe4" * 70_000, r"t\.txt: byte 35000 is not UTF-8: convert it"),
         ("t.zip", b"PK\x03\x04\0\0", r"t\.zip: neither text nor a file type that is known: unpack it"),
         (
             "t.txt",
@@ -133,7 +133,7 @@ def test_a_file_that_is_cut_while_it_is_read_is_named(tmp_path, name):
 
 def test_what_is_not_there_or_is_no_file_is_named(tmp_path):
     for name in "no", "*.md", "":
-        with pytest.raises(InputError, match="no such file: give a file, a folder that holds files, or a pattern"):
+        with pytest.raises(InputError, match="no file to read is there: give a file, a folder of files, or a pattern"):
             find_files(f"{tmp_path}/{name}")
     (tmp_path / "t.txt").symlink_to(tmp_path / "gone")
     with pytest.raises(InputError, match=r"t\.txt: is not a file, or is a broken link"):
@@ -161,8 +161,10 @@ def test_a_folder_has_one_format_and_what_is_left_out_is_told(tmp_path, capsys):
     (tmp_path / "corpus.txt").write_text("text" * 99)
     read("a.jsonl", left_out=7)
     (tmp_path / "corpus.txt").unlink()
-    with pytest.raises(InputError, match="no such file"):
+    with pytest.raises(InputError, match="no file to read is there"):
         find_files(str(tmp_path))
+    (tmp_path / "empty.jsonl").touch()
+    assert find_files(str(tmp_path)) == [tmp_path / "empty.jsonl"]
 
 
 def test_the_byte_order_mark_of_a_text_is_dropped(tmp_path):
