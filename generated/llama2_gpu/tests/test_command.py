@@ -97,7 +97,7 @@ def test_a_store_that_cannot_be_reached_is_named(monkeypatch, capsys, tmp_path):
     [
         ("file", "file: cannot be written: Not a directory: give another path"),
         ("file/run", "file/run: cannot be written: Not a directory: give another path"),
-        ("a" * 300, "cannot be written: File name too long: give another path"),
+        ("a" * 300, "cannot be read or written: File name too long: give another path"),
         ("/proc", "/proc: cannot be written: No such file or directory: give another path"),
         ("/proc/run", "/proc/run: cannot be written: No such file or directory: give another path"),
         ("[1]/run", "which Orbax cannot write to: give another path"),
