@@ -9,7 +9,7 @@ from typing import Any
 from generator.language import requires, splice
 from generator.language.roles import ExitCode, InputError
 
-requires("command")
+requires("train/command")
 
 FINAL = 0, ExitCode.MISTAKE, ExitCode.PREEMPTED, ExitCode.CORRUPT  # another try here would end in the same way
 

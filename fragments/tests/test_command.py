@@ -9,7 +9,7 @@ import pytest
 from generator.language import requires
 from generator.language.roles import PACKAGE, PRESETS, Config, run_python
 
-requires("command")
+requires("train/command")
 
 PUBLISHED = next(name for name in PRESETS if name != "tiny")
 

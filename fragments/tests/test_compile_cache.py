@@ -11,7 +11,7 @@ import pytest
 from generator.language import requires
 from generator.language.roles import PACKAGE, PRESETS, SMALL, run_python
 
-requires("compile_cache", "command")
+requires("compile_cache", "train/command")
 
 
 def test_a_cache_that_cannot_be_made(tmp_path):

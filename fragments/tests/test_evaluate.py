@@ -12,7 +12,7 @@ import pytest
 from generator.language import requires
 from generator.language.roles import SMALL, InputError, evaluate
 
-requires("evaluate", "command")
+requires("evaluate", "train/command")
 
 
 def test_a_checkpoint_is_evaluated_as_in_training(tmp_path):

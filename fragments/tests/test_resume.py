@@ -14,7 +14,7 @@ import pytest
 from generator.language import point, requires
 from generator.language.roles import PACKAGE, PRESETS, SMALL
 
-requires("command")
+requires("train/command")
 
 TEXT = Path(email.__file__).parent / "*.py"
 
