@@ -175,7 +175,7 @@ def _attempt(recipe: Recipe, library: Library, gone: list[str], added: str = "")
 
 
 def _fields(fragments: list[Fragment]) -> set[str]:
-    return {member.name for fragment in fragments for member in fragment.fields}
+    return {member.name for fragment in fragments for member in fragment.fields if member.is_field}
 
 
 def _remove(tables: Any, fragments: list[str], fields: set[str], read: set[str], inside: str = "") -> None:
