@@ -160,7 +160,7 @@ def test_an_object_store_is_no_local_folder(tmp_path, monkeypatch):
         def _strip_protocol(cls, path):
             return super()._strip_protocol(path.replace("gs://", "memory://"))
 
-    fsspec.register_implementation("gcs", Store, clobber=True)
+    monkeypatch.setitem(sys.modules["fsspec.registry"]._registry, "gcs", Store)
     monkeypatch.chdir(tmp_path)
     directory = epath.Path("gs://bucket/run")
     for step in 0, 2:  # a second run resumes

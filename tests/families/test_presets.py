@@ -35,12 +35,12 @@ def test_parameters(name, tmp_path):
 def test_recipes(name, tmp_path):
     """Every preset has a recipe, by which its parameters and batches divide over the mesh of that hardware."""
     made = weave(FAMILIES[name].architecture, "tpu", LIBRARY)
-    package = parity.load_package(write(made, tmp_path))
+    package = parity.load_package(write(made, tmp_path), ("config", "parallel", "train", "trainer"))
     presets, recipes, hardware = package.config.PRESETS, package.config.RECIPES, package.config.HARDWARE
     assert presets.keys() - {"tiny"} == {preset for preset, _ in recipes}
     for preset, place in recipes:
         assert f"| {preset} | {place} |" in made.files["README.md"]
-        settings, _ = package.trainer.find_recipe(preset, place)
+        settings, _ = package.train.find_recipe(preset, place)
         config = dataclasses.replace(presets[preset], **settings)
         _, devices, topology, _ = hardware[place]
         chip, _, sides = topology.partition(":")
