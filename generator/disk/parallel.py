@@ -29,6 +29,8 @@ def run_parallel(job: Callable, arguments: Sequence[tuple], heavy: Sequence[bool
     method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     context = multiprocessing.get_context(method)
     context.set_forkserver_preload([job.__module__])
+    if method == "forkserver":
+        _start_forkserver()
     with ProcessPoolExecutor(workers, context, _end_with_command) as pool:
         slow = [values for values, is_slow in zip(arguments, heavy, strict=True) if is_slow]
         results = pool.map(_run_job, repeat(job), slow)
@@ -38,6 +40,18 @@ def run_parallel(job: Callable, arguments: Sequence[tuple], heavy: Sequence[bool
         except BrokenProcessPool:
             remedy = "The machine may be short of memory; run the command again."
             raise LoomError("a process that weaves was killed", remedy=remedy) from None
+
+
+def _start_forkserver() -> None:
+    """Starts the parent of the processes, in which Ctrl-C waits until they are ready to end (`_end_with_command`)."""
+    import signal
+    from multiprocessing import forkserver
+
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited; here the signal comes a moment later
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _run_job(job: Callable, values: tuple) -> object:
@@ -62,6 +76,8 @@ def _end_with_command() -> None:
 
     gc.set_threshold(200_000)  # syntax trees have many nodes, and no cycles to collect
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     parent = parent_process()
     assert parent is not None
 
