@@ -144,7 +144,7 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     q, k, v = (jnp.pad(x, ((0, 0), (0, padding), (0, 0), (0, 0))).swapaxes(1, 2) for x in (q, k, v))
     q, k, v = checkpoint_name((q, k, v), "attention")
     segment_ids = jnp.pad(segment_ids, ((0, 0), (0, padding)))
-    segments = splash.SegmentIds(q=segment_ids, kv=segment_ids)
+    segments = splash.SegmentIds(segment_ids, segment_ids)  # of queries and of keys
     # the backward kernel writes a partial gradient of q for each block of keys: larger blocks for longer sequences
     # waste little work above the diagonal, and fit into the 16 MiB of vector memory of a v4
     keys = size * math.gcd((T + padding) // size, max(1, min(256 // H, math.ceil(T / 8192))))
