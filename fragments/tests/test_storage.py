@@ -160,7 +160,10 @@ def test_an_object_store_is_no_local_folder(tmp_path, monkeypatch):
         def _strip_protocol(cls, path):
             return super()._strip_protocol(path.replace("gs://", "memory://"))
 
-    monkeypatch.setitem(sys.modules["fsspec.registry"]._registry, "gcs", Store)
+    backend = type(epath.backend.fsspec_backend)  # of etils, which keeps the file systems that it has made
+    made = backend._get_filesystem
+    store = Store()
+    monkeypatch.setattr(backend, "_get_filesystem", lambda self, name: store if name == "gcs" else made(self, name))
     monkeypatch.chdir(tmp_path)
     directory = epath.Path("gs://bucket/run")
     for step in 0, 2:  # a second run resumes
