@@ -11,9 +11,9 @@ def _(arrays):
     arrays = {name: x for name, x in arrays.items() if x.size}  # Orbax writes no empty ones
 
 
-@splice("Checkpoints.wanted")
-def _(wanted):
-    wanted = {name: x for name, x in wanted.items() if x.size}
+@splice("Checkpoints.target")
+def _(target):
+    target = {name: x for name, x in target.items() if x.size}
 
 
 @splice("Checkpoints.read")

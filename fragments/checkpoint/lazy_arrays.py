@@ -41,7 +41,7 @@ def save_lazily(tree: Any) -> ocp.args.PyTreeSave:
 
 
 def read_lazily(
-    checkpoints: Checkpoints, step: int, item: str, wanted: dict[str, jax.ShapeDtypeStruct]
+    checkpoints: Checkpoints, step: int, item: str, target: dict[str, jax.ShapeDtypeStruct]
 ) -> tuple[dict[str, LazyArray], np.ndarray]:
     """Returns an item's arrays, which are read and checked whenever NumPy asks for them, and their checksums."""
     folder = checkpoints.directory / str(step)
@@ -51,17 +51,17 @@ def read_lazily(
         return checkpoints.read(step, item, ocp.args.PyTreeRestore(part, restore_args=as_numpy, partial_restore=True))
 
     sums = read({"checksums": 0})["checksums"]
-    saved = dict(zip(sorted(wanted), sums, strict=True))
+    saved = dict(zip(sorted(target), sums, strict=True))
 
     def read_array(name: str) -> np.ndarray:
         with reading(folder):  # files may have changed since
-            with point("read_lazily.part", folder, read, name, wanted):
-                array = read({"arrays": {name: wanted[name]}})["arrays"][name]
+            with point("read_lazily.part", folder, read, name, target):
+                array = read({"arrays": {name: target[name]}})["arrays"][name]
             if checksums_on_host({name: array})[0] != saved[name]:
                 raise ValueError(f"{item} is not what was saved, by its checksums")
         return array
 
-    return {name: LazyArray(x, read_array, name) for name, x in wanted.items()}, sums
+    return {name: LazyArray(x, read_array, name) for name, x in target.items()}, sums
 
 
 @splice("Checkpoints.checksums", "Checkpoints.checksums_read")
@@ -91,8 +91,8 @@ def _(run, mesh):
 
 
 @splice("Checkpoints.read_item")
-def _(self, step, item, wanted, arrays, sums):
+def _(self, step, item, target, arrays, sums):
     if self.is_lazy:
-        arrays, sums = read_lazily(self, step, item, wanted)
+        arrays, sums = read_lazily(self, step, item, target)
     else:
         proceed()

@@ -1,9 +1,8 @@
-"""What an error of reading a checkpoint means: it is damaged, too large for memory, or storage fails."""
+"""What an error of reading or writing a checkpoint means: damage, too little memory, or storage that fails."""
 
 import contextlib
 from collections.abc import Iterator
 
-import jax
 from etils import epath
 
 from generator.language import point
@@ -20,9 +19,11 @@ def reading(folder: epath.Path) -> Iterator[None]:
     except Exception as error:
         error = error.__cause__ or error  # Orbax raises plain Exceptions from TensorStore's
         reason = " ".join(str(error).partition(" [")[0].split())  # TensorStore adds a specification in brackets
-        if isinstance(error, (MemoryError, jax.errors.JaxRuntimeError)):
+        if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in reason:
             raise InputError(f"{folder} cannot be loaded: {reason}: free memory, or use more devices") from None
         missing = FileNotFoundError, NotADirectoryError, IsADirectoryError
+        if isinstance(error, OSError) and error.filename and not isinstance(error, missing):
+            raise error from None
         garbled = ValueError, LookupError, TypeError, AttributeError, RecursionError
         fails = "os_error_code" in str(error) and not reason.startswith("NOT_FOUND")  # of TensorStore's ValueErrors
         point("reading.fails", reason, fails)
@@ -30,3 +31,13 @@ def reading(folder: epath.Path) -> Iterator[None]:
             raise OSError(f"{folder} cannot be read: {reason}") from None
         with point("reading.damaged", folder, reason):
             raise InputError(f"{folder} is damaged: {reason}: mend it, or move it away to use the one before") from None
+
+
+@contextlib.contextmanager
+def writing(folder: epath.Path) -> Iterator[None]:
+    """Raises OSError if storage refuses what is written, of which TensorStore makes a ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        reason = " ".join(str(error).partition(" [")[0].split())
+        raise OSError(f"{folder} cannot be written: {reason}") from None

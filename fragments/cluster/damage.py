@@ -69,8 +69,8 @@ def _(self, step, item, tree, arrays, saved_sums):
 
 
 @splice("read_lazily.part", optional=True)
-def _(folder, read, name, wanted, array):
-    array = on_all_processes(lambda: reading(folder)(read)({"arrays": {name: wanted[name]}}), WAITS)["arrays"][name]
+def _(folder, read, name, target, array):
+    array = on_all_processes(lambda: reading(folder)(read)({"arrays": {name: target[name]}}), WAITS)["arrays"][name]
 
 
 @splice("reading.fails")
@@ -105,10 +105,9 @@ def _(self, steps, targets, data, step, config, place, trees):
         try:
             read_step = functools.partial(reading(self.directory / str(step))(self.read_step), step, data)
             config, place = on_all_processes(read_step, WAITS)
+            abstract_trees = {item: tree for item, tree in targets(config).items() if step or item == "model"}
             with reading(self.directory / str(step)):
-                trees = {
-                    x: self.read_tree(step, x, tree) for x, tree in targets(config).items() if step or x == "model"
-                }
+                trees = {item: self.read_tree(step, item, tree) for item, tree in abstract_trees.items()}
         except Damage as damage:
             print(f"warning: checkpoint {damage}", file=sys.stderr)
             damaged.append(step)

@@ -42,8 +42,8 @@ def _(self):
 
 
 @splice("atomic_directory.writable", optional=True)
-def _(whole):
-    if "://" not in str(whole):
+def _(target):
+    if "://" not in str(target):
         proceed()
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import tyro
 
 from generator.language import excludes, point
@@ -27,7 +28,6 @@ def main() -> None:
     settings = tyro.cli(SampleSettings, prog=f"python -m {__package__}.generate")
     # after help and refusals, as they import JAX
     import jax
-    import numpy as np
 
     from generator.language.roles import load_checkpoint, load_tokenizer, make_mesh, next_token, with_matrices_in
 

@@ -182,10 +182,10 @@ def _(config):
         raise InputError(f"--lora-targets {config.lora_targets}: no {', '.join(sorted(unknown))} among all, {known}")
 
 
-@splice("Checkpoints.wanted", before="empty_stacks")
-def _(wanted, step, saved):
+@splice("Checkpoints.target", before="empty_stacks")
+def _(target, step, saved):
     if step == 0 and not any(".adapter." in name for name in saved):  # weights imported without an adapter
-        wanted = {name: x for name, x in wanted.items() if ".adapter." not in name}
+        target = {name: x for name, x in target.items() if ".adapter." not in name}
 
 
 @splice("Checkpoints.read", before="empty_stacks")

@@ -6,6 +6,7 @@ python -m gemma3_tpu.generate --checkpoint-dir DIR --prompt "def main" --tempera
 
 import dataclasses
 
+import numpy as np
 import tyro
 
 from .errors import InputError, ending_with_messages
@@ -28,7 +29,6 @@ def main() -> None:
     settings = tyro.cli(SampleSettings, prog=f"python -m {__package__}.generate")
     # after help and refusals, as they import JAX
     import jax
-    import numpy as np
 
     from .checkpoints import load_checkpoint
     from .model import next_token

@@ -15,6 +15,7 @@ import dataclasses
 import functools
 import importlib.metadata
 import json
+import logging
 import re
 import subprocess
 import sys
@@ -86,15 +87,27 @@ def reading(folder: epath.Path) -> Iterator[None]:
     except Exception as error:
         error = error.__cause__ or error  # Orbax raises plain Exceptions from TensorStore's
         reason = " ".join(str(error).partition(" [")[0].split())  # TensorStore adds a specification in brackets
-        if isinstance(error, (MemoryError, jax.errors.JaxRuntimeError)):
+        if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in reason:
             raise InputError(f"{folder} cannot be loaded: {reason}: free memory, or use more devices") from None
         missing = FileNotFoundError, NotADirectoryError, IsADirectoryError
+        if isinstance(error, OSError) and error.filename and not isinstance(error, missing):
+            raise error from None
         garbled = ValueError, LookupError, TypeError, AttributeError, RecursionError
         fails = "os_error_code" in str(error) and not reason.startswith("NOT_FOUND")  # of TensorStore's ValueErrors
         fails = fails or reason.startswith(FAILING)
         if fails or not isinstance(error, missing + garbled):
             raise OSError(f"{folder} cannot be read: {reason}") from None
         raise Damage(f"{folder} is damaged: {reason}") from None
+
+
+@contextlib.contextmanager
+def writing(folder: epath.Path) -> Iterator[None]:
+    """Raises OSError if storage refuses what is written, of which TensorStore makes a ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        reason = " ".join(str(error).partition(" [")[0].split())
+        raise OSError(f"{folder} cannot be written: {reason}") from None
 
 
 def are_lazy(arrays: dict[str, Any]) -> bool:
@@ -137,6 +150,7 @@ class Checkpoints:
                 check_writable(self.directory)  # now, and not after hours
         # Orbax logs a lot, and drops a page of text for each array when one fails
         absl.logging.set_verbosity(absl.logging.FATAL)
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         dropped = re.compile("<coroutine|loop is closed").search
         sys.unraisablehook = lambda it: dropped(f"{it.object} {it.exc_value}") or sys.__unraisablehook__(it)
 
@@ -193,13 +207,14 @@ class Checkpoints:
     def close(self) -> None:
         """Waits until all is written; raises OSError if it cannot be."""
         try:
-            self.manager.close()
+            with writing(self.directory):
+                self.manager.close()
         except Exception as error:
             raise classify_error(error) from None
 
     def steps(self) -> set[int]:
         """Returns the steps that have a checkpoint."""
-        return {found.step for found in ocp.path.step.standard_name_format().find_all(self.directory)}
+        return {checkpoint.step for checkpoint in ocp.path.step.standard_name_format().find_all(self.directory)}
 
     def read(self, step: int, item: str, arguments: ocp.args.CheckpointArgs) -> Any:
         """Reads an item with its own handler, which unlike Orbax's manager waits for no other process."""
@@ -232,21 +247,23 @@ class Checkpoints:
         return config
 
     def read_arrays(self, step: int, item: str, tree: Any) -> tuple[dict[str, Array], Array]:
-        """Returns an item's arrays by name, sharded as the abstract tree, or lazy; and saved checksums."""
-        wanted, folder = named_arrays(tree), self.directory / str(step)
+        """Returns an item's arrays, by name and sharded as the abstract tree, and their saved checksums."""
+        target = named_arrays(tree)
+        folder = self.directory / str(step)
         saved = ocp.StandardCheckpointHandler().metadata(folder / item).tree["arrays"]
-        for name in wanted | saved:
-            here, there = (f"{x[name].dtype} {[*x[name].shape]}" if name in x else "absent" for x in (wanted, saved))
+        for name in target | saved:
+            here, there = (f"{x[name].dtype} {[*x[name].shape]}" if name in x else "absent" for x in (target, saved))
             if here != there:
                 settings = changes(self.read_config(step), self.config) if self.config else ""
                 difference = f"{name} is {there} there, {here} here; settings there -> here: {settings or 'the same'}"
                 raise InputError(f"{folder} is of another model: {difference}: fix these, or give another directory")
         if self.is_lazy:
-            arrays, sums = read_lazily(self, step, item, wanted)
+            arrays, sums = read_lazily(self, step, item, target)
         else:
-            sums = np.zeros(len(wanted), np.uint32)
-            found = self.read(step, item, ocp.args.StandardRestore({"arrays": wanted, "checksums": sums}))
-            arrays, sums = {name: found["arrays"][name] for name in wanted}, found["checksums"]
+            sums = np.zeros(len(target), np.uint32)
+            restored = self.read(step, item, ocp.args.StandardRestore({"arrays": target, "checksums": sums}))
+            arrays = {name: restored["arrays"][name] for name in target}
+            sums = restored["checksums"]
         return arrays, sums
 
     def read_tree(self, step: int, item: str, tree: Any) -> Any:
@@ -300,10 +317,11 @@ class Checkpoints:
             try:
                 read_step = functools.partial(reading(self.directory / str(step))(self.read_step), step, data)
                 config, place = on_all_processes(read_step, WAITS)
+                damage_abstract_trees = {
+                    item: tree for item, tree in targets(config).items() if step or item == "model"
+                }
                 with reading(self.directory / str(step)):
-                    trees = {
-                        x: self.read_tree(step, x, tree) for x, tree in targets(config).items() if step or x == "model"
-                    }
+                    trees = {item: self.read_tree(step, item, tree) for item, tree in damage_abstract_trees.items()}
             except Damage as damage:
                 print(f"warning: checkpoint {damage}", file=sys.stderr)
                 damaged.append(step)
@@ -317,7 +335,7 @@ class Checkpoints:
 
 
 def read_lazily(
-    checkpoints: Checkpoints, step: int, item: str, wanted: dict[str, jax.ShapeDtypeStruct]
+    checkpoints: Checkpoints, step: int, item: str, target: dict[str, jax.ShapeDtypeStruct]
 ) -> tuple[dict[str, LazyArray], np.ndarray]:
     """Returns an item's arrays, which are read and checked whenever NumPy asks for them, and their checksums."""
     folder = checkpoints.directory / str(step)
@@ -327,18 +345,18 @@ def read_lazily(
         return checkpoints.read(step, item, ocp.args.PyTreeRestore(part, restore_args=as_numpy, partial_restore=True))
 
     sums = read({"checksums": 0})["checksums"]
-    saved = dict(zip(sorted(wanted), sums, strict=True))
+    saved = dict(zip(sorted(target), sums, strict=True))
 
     def read_array(name: str) -> np.ndarray:
         with reading(folder):  # files may have changed since
-            array = on_all_processes(lambda: reading(folder)(read)({"arrays": {name: wanted[name]}}), WAITS)["arrays"][
+            array = on_all_processes(lambda: reading(folder)(read)({"arrays": {name: target[name]}}), WAITS)["arrays"][
                 name
             ]
             if checksums_on_host({name: array})[0] != saved[name]:
                 raise ValueError(f"{item} is not what was saved, by its checksums")
         return array
 
-    return {name: LazyArray(x, read_array, name) for name, x in wanted.items()}, sums
+    return {name: LazyArray(x, read_array, name) for name, x in target.items()}, sums
 
 
 class RowsHandler(ocp.CheckpointHandler):
@@ -395,16 +413,16 @@ def with_checksum(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def load_checkpoint(directory: str, mesh: Mesh | None, step: int | None = None) -> tuple[Config, Decoder]:
-    """Loads Config and newest good parameters from a directory, sharded over the mesh; without one, lazily.
+    """Loads Config and the newest parameters from a directory, sharded over the mesh.
 
     Prints the step, and warns of a newer one that is not whole. `step` loads that one, not the newest.
     """
     run = Checkpoints(directory, None)
     run.is_lazy = mesh is None
-    found = run.restore(lambda config: {"model": abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)}, only=step)
-    if found is None:
+    restored = run.restore(lambda config: {"model": abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)}, only=step)
+    if restored is None:
         raise InputError(f"{directory}: there is no checkpoint: give the --checkpoint-dir of a training run")
-    newest, config, trees = found
+    newest, config, trees = restored
     print(f"step {newest} of {directory}", file=sys.stderr)
     halves = [re.match("([0-9]+)[.]orbax-checkpoint-tmp", path.name) for path in run.directory.iterdir()]
     if step is None and (newer := max((int(half[1]) for half in halves if half), default=0)) > newest:
@@ -413,24 +431,24 @@ def load_checkpoint(directory: str, mesh: Mesh | None, step: int | None = None) 
 
 
 def newest_config(directory: str) -> Config | None:
-    """Returns the Config of the newest good checkpoint in a directory, or None."""
-    found = Checkpoints(directory, None).restore(lambda _: {}) if directory else None
-    return found and found[1]
+    """Returns the Config of the newest checkpoint in a directory, or None."""
+    restored = Checkpoints(directory, None).restore(lambda _: {}) if directory else None
+    return restored and restored[1]
 
 
 @contextlib.contextmanager
 def atomic_directory(directory: str) -> Iterator[epath.Path]:
     """Yields a new directory to write to; renames it to `directory` when all is written, else removes it."""
-    whole = absolute(directory)
-    half = whole.with_name(f"{whole.name}.half")
-    for path in whole, half:  # the second one may be left by a program that was killed
+    target = absolute(directory)
+    half = target.with_name(f"{target.name}.half")
+    for path in target, half:  # the second one may be left by a program that was killed
         if path.exists():
             raise InputError(f"{path}: already exists: give a new directory, or remove this one")
-    if "://" not in str(whole):
-        check_writable(whole)
+    if "://" not in str(target):
+        check_writable(target)
     try:
         yield half
-        half.rename(whole)
+        half.rename(target)
     except SafetensorError as error:  # its writer turns an OSError into this
         raise OSError(f"{half}: {error}") from None
     finally:

@@ -13,6 +13,7 @@ import contextlib
 import dataclasses
 import importlib.metadata
 import json
+import logging
 import re
 import subprocess
 import sys
@@ -78,14 +79,26 @@ def reading(folder: epath.Path) -> Iterator[None]:
     except Exception as error:
         error = error.__cause__ or error  # Orbax raises plain Exceptions from TensorStore's
         reason = " ".join(str(error).partition(" [")[0].split())  # TensorStore adds a specification in brackets
-        if isinstance(error, (MemoryError, jax.errors.JaxRuntimeError)):
+        if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in reason:
             raise InputError(f"{folder} cannot be loaded: {reason}: free memory, or use more devices") from None
         missing = FileNotFoundError, NotADirectoryError, IsADirectoryError
+        if isinstance(error, OSError) and error.filename and not isinstance(error, missing):
+            raise error from None
         garbled = ValueError, LookupError, TypeError, AttributeError, RecursionError
         fails = "os_error_code" in str(error) and not reason.startswith("NOT_FOUND")  # of TensorStore's ValueErrors
         if fails or not isinstance(error, missing + garbled):
             raise OSError(f"{folder} cannot be read: {reason}") from None
         raise InputError(f"{folder} is damaged: {reason}: mend it, or move it away to use the one before") from None
+
+
+@contextlib.contextmanager
+def writing(folder: epath.Path) -> Iterator[None]:
+    """Raises OSError if storage refuses what is written, of which TensorStore makes a ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        reason = " ".join(str(error).partition(" [")[0].split())
+        raise OSError(f"{folder} cannot be written: {reason}") from None
 
 
 @jax.jit
@@ -123,6 +136,7 @@ class Checkpoints:
             check_writable(self.directory)  # now, and not after hours
         # Orbax logs a lot, and drops a page of text for each array when one fails
         absl.logging.set_verbosity(absl.logging.FATAL)
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         dropped = re.compile("<coroutine|loop is closed").search
         sys.unraisablehook = lambda it: dropped(f"{it.object} {it.exc_value}") or sys.__unraisablehook__(it)
 
@@ -156,16 +170,19 @@ class Checkpoints:
             items[item] = ocp.args.StandardSave({"arrays": arrays, "checksums": sums})
         if data is not None:
             items["data"] = ocp.args.JsonSave(with_checksum(data.get_state()))
-        if not self.manager.save(step, args=ocp.args.Composite(**items)):
+        with writing(self.directory):
+            is_saved = self.manager.save(step, args=ocp.args.Composite(**items))
+        if not is_saved:
             raise InputError(f"step {step} is not saved: {self.directory} has newer ones: give each run its own")
 
     def close(self) -> None:
         """Waits until all is written; raises OSError if it cannot be."""
-        self.manager.close()
+        with writing(self.directory):
+            self.manager.close()
 
     def steps(self) -> set[int]:
         """Returns the steps that have a checkpoint."""
-        return {found.step for found in ocp.path.step.standard_name_format().find_all(self.directory)}
+        return {checkpoint.step for checkpoint in ocp.path.step.standard_name_format().find_all(self.directory)}
 
     def read(self, step: int, item: str, arguments: ocp.args.CheckpointArgs) -> Any:
         """Reads an item with its own handler, which unlike Orbax's manager waits for no other process."""
@@ -198,18 +215,20 @@ class Checkpoints:
         return config
 
     def read_arrays(self, step: int, item: str, tree: Any) -> tuple[dict[str, Array], Array]:
-        """Returns an item's arrays by name, sharded as the abstract tree, or lazy; and saved checksums."""
-        wanted, folder = named_arrays(tree), self.directory / str(step)
+        """Returns an item's arrays, by name and sharded as the abstract tree, and their saved checksums."""
+        target = named_arrays(tree)
+        folder = self.directory / str(step)
         saved = ocp.StandardCheckpointHandler().metadata(folder / item).tree["arrays"]
-        for name in wanted | saved:
-            here, there = (f"{x[name].dtype} {[*x[name].shape]}" if name in x else "absent" for x in (wanted, saved))
+        for name in target | saved:
+            here, there = (f"{x[name].dtype} {[*x[name].shape]}" if name in x else "absent" for x in (target, saved))
             if here != there:
                 settings = changes(self.read_config(step), self.config) if self.config else ""
                 difference = f"{name} is {there} there, {here} here; settings there -> here: {settings or 'the same'}"
                 raise InputError(f"{folder} is of another model: {difference}: fix these, or give another directory")
-        sums = np.zeros(len(wanted), np.uint32)
-        found = self.read(step, item, ocp.args.StandardRestore({"arrays": wanted, "checksums": sums}))
-        arrays, sums = {name: found["arrays"][name] for name in wanted}, found["checksums"]
+        sums = np.zeros(len(target), np.uint32)
+        restored = self.read(step, item, ocp.args.StandardRestore({"arrays": target, "checksums": sums}))
+        arrays = {name: restored["arrays"][name] for name in target}
+        sums = restored["checksums"]
         return arrays, sums
 
     def read_tree(self, step: int, item: str, tree: Any) -> Any:
@@ -250,22 +269,24 @@ class Checkpoints:
         step = max(steps)
         with reading(self.directory / str(step)):
             config, place = self.read_step(step, data)
-            trees = {x: self.read_tree(step, x, tree) for x, tree in targets(config).items() if step or x == "model"}
+        abstract_trees = {item: tree for item, tree in targets(config).items() if step or item == "model"}
+        with reading(self.directory / str(step)):
+            trees = {item: self.read_tree(step, item, tree) for item, tree in abstract_trees.items()}
         if place is not None:
             data.set_state(place, step)
         return step, config, trees
 
 
 def load_checkpoint(directory: str, mesh: Mesh | None, step: int | None = None) -> tuple[Config, Decoder]:
-    """Loads Config and newest good parameters from a directory, sharded over the mesh; without one, lazily.
+    """Loads Config and the newest parameters from a directory, sharded over the mesh.
 
     Prints the step, and warns of a newer one that is not whole. `step` loads that one, not the newest.
     """
     run = Checkpoints(directory, None)
-    found = run.restore(lambda config: {"model": abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)}, only=step)
-    if found is None:
+    restored = run.restore(lambda config: {"model": abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)}, only=step)
+    if restored is None:
         raise InputError(f"{directory}: there is no checkpoint: give the --checkpoint-dir of a training run")
-    newest, config, trees = found
+    newest, config, trees = restored
     print(f"step {newest} of {directory}", file=sys.stderr)
     halves = [re.match("([0-9]+)[.]orbax-checkpoint-tmp", path.name) for path in run.directory.iterdir()]
     if step is None and (newer := max((int(half[1]) for half in halves if half), default=0)) > newest:
@@ -274,6 +295,6 @@ def load_checkpoint(directory: str, mesh: Mesh | None, step: int | None = None) 
 
 
 def newest_config(directory: str) -> Config | None:
-    """Returns the Config of the newest good checkpoint in a directory, or None."""
-    found = Checkpoints(directory, None).restore(lambda _: {}) if directory else None
-    return found and found[1]
+    """Returns the Config of the newest checkpoint in a directory, or None."""
+    restored = Checkpoints(directory, None).restore(lambda _: {}) if directory else None
+    return restored and restored[1]

@@ -137,11 +137,10 @@ class Program(NamedTuple):
 def import_package(name: str) -> SimpleNamespace:
     """Imports the modules that have entry points; a package that does not serve has no engine."""
     with without_recording():
-        modules = [module for module in MODULES if module != "engine" or importlib.util.find_spec(f"{name}.engine")]
-        package = {module: importlib.import_module(f"{name}.{module}") for module in modules}
+        files = {module: module for module in MODULES if importlib.util.find_spec(f"{name}.{module}")}
         if importlib.util.find_spec(f"{name}.trainer"):  # where train.py is its command line
-            package["train"] = importlib.import_module(f"{name}.trainer")
-        return SimpleNamespace(**package)
+            files["train"] = "trainer"
+        return SimpleNamespace(**{module: importlib.import_module(f"{name}.{file}") for module, file in files.items()})
 
 
 def config_variants(package: SimpleNamespace) -> dict[str, Any]:

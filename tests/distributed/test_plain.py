@@ -1,4 +1,4 @@
-"""A trainer without the part cluster, in two processes: how they join, and that they begin from the same step."""
+"""A trainer without the part cluster: how two processes join and begin from the same step; what failures are told as."""
 
 from __future__ import annotations
 
@@ -34,6 +34,42 @@ K8sCluster.get_process_count = classmethod(lambda cls: 2)
 config = SimpleNamespace(load_incluster_config=lambda: None)
 client = SimpleNamespace(CoreV1Api=object, BatchV1Api=object, exceptions=SimpleNamespace(ApiException=OSError))
 """
+# what fails while a good checkpoint is read, and while one is written to a disk without room
+FAILURES = """
+import dataclasses, os, resource, sys
+from unittest import mock
+os.chdir(sys.argv[1])
+from llama2_cpu import checkpoints, config, errors, parallel, trainer
+import jax
+
+sizes = dict(width=32, layers=1, heads=2, kv_heads=2, head_size=16, mlp_width=32)
+small = dataclasses.replace(config.PRESETS["tiny"], **sizes)
+mesh = parallel.make_mesh(1, 1, 1)
+state = trainer.create_state(small, mesh)
+
+def save(directory):
+    run = checkpoints.Checkpoints(directory, small).open()
+    run.save(0, {"model": state.model})
+    run.close()
+
+def end(program, *arguments):
+    try:
+        with errors.ending_with_messages():
+            program(*arguments)
+    except SystemExit as ended:
+        print("exit code", ended.code, flush=True)
+    except ValueError as error:
+        print("not caught:", error, flush=True)
+
+save("run")
+for error in PermissionError(13, "Permission denied", "run/0/x"), jax.errors.JaxRuntimeError("UNAVAILABLE: reset"):
+    with mock.patch.object(checkpoints.Checkpoints, "read", side_effect=error):
+        end(checkpoints.load_checkpoint, "run", mesh)
+with mock.patch.object(checkpoints, "Decoder", side_effect=ValueError("a fault of the model")):
+    end(checkpoints.load_checkpoint, "run", mesh)
+resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+end(save, "full")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +83,15 @@ def packages(tmp_path_factory) -> Path:
     return folder
 
 
-def run(packages: Path, folders: list[Path], variables: list[dict[str, str]]) -> list[tuple[int, str]]:
+def run(
+    packages: Path, folders: list[Path], variables: list[dict[str, str]], program: str = PROGRAM
+) -> list[tuple[int, str]]:
     """The exit codes and outputs of a job of processes, each in a folder and with variables of its own."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "SLURM_", "OMPI_"))}
     inherited |= {"JAX_PLATFORMS": "cpu", "PYTHONPATH": f"{packages}{os.pathsep}{folders[0]}"}
     job = [
         subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(folder)],
+            [sys.executable, "-c", program, str(folder)],
             env=inherited | own,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -92,3 +130,17 @@ def test_processes_begin_from_one_step_or_end(packages, tmp_path, steps):
         same = sorted(steps[0]) == sorted(steps[1])
         said = "6 is damaged: " if same else "processes see the newest steps ["
         assert all(code == 2 and said in output for code, output in ended), ended
+
+
+def test_only_damage_is_told_as_damage(packages, tmp_path):
+    [(_, output)] = run(packages, [tmp_path], [{}], FAILURES)
+    assert [line.replace(str(tmp_path), "") for line in output.splitlines()] == [
+        "error: run/0/x: cannot be read or written: Permission denied: give another path",
+        "exit code 2",
+        "error: /run/0 cannot be read: UNAVAILABLE: reset: run the same command again once the storage works",
+        "exit code 74",
+        "not caught: a fault of the model",
+        output.splitlines()[5].replace(str(tmp_path), ""),
+        "exit code 74",
+    ]
+    assert "/full cannot be written: " in output.splitlines()[5] and "Traceback" not in output

@@ -65,7 +65,8 @@ def with_nan(state: TrainState) -> TrainState:
 
 def save_two(directory: Path) -> Path:
     """Saves one state as steps 3 and 7; returns the directory."""
-    checkpoints, state = Checkpoints(str(directory), SMALL).open(), create_state(SMALL, make_mesh(1, 1, 1))
+    checkpoints = Checkpoints(str(directory), SMALL).open()
+    state = create_state(SMALL, make_mesh(1, 1, 1))
     for step in 3, 7:
         save_state(checkpoints, step, state)
     checkpoints.close()

@@ -51,7 +51,7 @@ def test_help_and_refusals_import_no_jax():
     """Which takes seconds: a command is parsed and checked before."""
     commands = [x.stem for x in sorted(PACKAGE.glob("*.py")) if "__main__" in x.read_text()]
     light = [f"{PACKAGE.name}.{name}" for name in commands if name not in ("data", "plan", "render")]
-    assert {"train", "generate", "checkpoint"} <= {*commands}
+    assert {"train", "generate"} <= {*commands}
     assert run_python("-c", SEEN, ",".join(light)).stdout.splitlines() == light
     program = f"import sys\nfrom {PACKAGE.name} import train\ntry: train.main()\nfinally: print('jax' in sys.modules)"
     done = run_python("-c", program, "--preset", "tiny", "--batch-size", "0")

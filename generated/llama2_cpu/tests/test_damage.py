@@ -124,7 +124,8 @@ def test_when_all_are_damaged_nothing_begins_anew(two_checkpoints, tmp_path):
 def test_a_run_goes_on_from_the_checkpoint_before_one_that_is_not_finite(tmp_path, monkeypatch, capsys):
     state = state_for(SMALL)
     module = sys.modules[Checkpoints.__module__]
-    checkpoints, sums = Checkpoints(str(tmp_path), SMALL).open(), module.checksums
+    checkpoints = Checkpoints(str(tmp_path), SMALL).open()
+    sums = module.checksums
     save_state(checkpoints, 3, state)
     monkeypatch.setattr(module, "checksums", lambda arrays: (sums(arrays)[0], True))
     save_state(checkpoints, 7, with_nan(state))

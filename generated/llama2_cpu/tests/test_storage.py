@@ -122,7 +122,8 @@ from PACKAGE.tests.saved import save_state
 from PACKAGE.trainer import create_state
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a file that grows too large is an error, as on a full disk
-checkpoints, state = Checkpoints(sys.argv[1], SMALL).open(), create_state(SMALL, make_mesh(1, 1, 1))
+checkpoints = Checkpoints(sys.argv[1], SMALL).open()
+state = create_state(SMALL, make_mesh(1, 1, 1))
 with ending_with_messages():
     save_state(checkpoints, 3, state)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
