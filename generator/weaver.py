@@ -77,7 +77,7 @@ class Weaving:
             for name, text in (
                 *((definition.name, definition.text) for definition in fragment.definitions),
                 *((splice.point, splice.body) for splice in fragment.splices),
-                *((provider.site, provider.body + provider.result) for provider in fragment.providers),
+                *((provider.site, provider.body + provider.returned) for provider in fragment.providers),
             )
         ]
 

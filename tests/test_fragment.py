@@ -95,11 +95,12 @@ def test_parts_and_the_places_that_they_stand_at():
     assert splice.body.text == "    # turned\n    q = rotate(q)\n"
     assert (splice.origin.line, splice.body.origin_at(0).line) == (39, 41)
     assert (provider.value, provider.site, provider.reads) == ("angles", "Decoder.hidden", ("positions",))
-    assert (provider.body.text, provider.result.text) == ("    size = 2\n", "positions * size  # [B, T]")
+    assert (provider.body.text, provider.result) == ("    size = 2\n", "positions * size")
+    assert provider.returned.text == "    return positions * size  # [B, T]\n"
     assert (provider.annotation, provider.optional, provider.per_layer) == ('"Array"', True, True)
     assert (fragment.requires, fragment.excludes) == (("attention",), ())
     (provider,) = parse('@provide("f")\ndef x(y):\n    return y').providers  # no newline at the end
-    assert provider.result.text == "y"
+    assert provider.result == "y"
     assert (parse("").title, parse("").definitions) == ("", ())
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from generator.code.traced import Edit, Origin, Traced, line_starts
+from generator.code.traced import Origin, Traced, line_starts
 
 Model = list[tuple[str, Origin]]  # each character with its origin
 texts = st.text(alphabet="ab\n\x0c\u2028", max_size=12)
@@ -38,7 +38,7 @@ common = settings(deadline=None, derandomize=True, max_examples=60)
 
 
 class TestOrigins:
-    """Every character keeps its origin through joining, slicing, editing and cutting into lines."""
+    """Every character keeps its origin through joining, slicing and cutting into lines."""
 
     @common
     @given(traced(), traced())
@@ -60,20 +60,6 @@ class TestOrigins:
         ]
         assert all("\n" not in line.text[:-1] for line in lines)
 
-    @common
-    @given(traced(), st.data())
-    def test_edited(self, pair, data):
-        text, model = pair
-        cuts = sorted(data.draw(st.lists(st.integers(0, len(text.text)), max_size=6)))
-        spans = list(zip(cuts[::2], cuts[1::2], strict=False))
-        new = [data.draw(traced()) for _ in spans]
-        expected, position = [], 0
-        for (start, end), (_, inserted) in zip(spans, new, strict=True):
-            expected += model[position:start] + inserted
-            position = end
-        edits = [Edit(start, end, inserted) for (start, end), (inserted, _) in zip(spans, new, strict=True)]
-        assert model_of(text.edited(edits)) == expected + model[position:]
-
 
 class TestLines:
     """Only a newline ends a line, as in Python: in a string or a comment there may stand what else breaks lines."""
@@ -84,27 +70,10 @@ class TestLines:
         assert line_starts("") == [0]
 
 
-class TestEdits:
-    """Edits are given in any order; those at one place keep theirs."""
-
+class TestPaths:
     TEXT = Traced.copy("one\ntwo\n", "p", 5)
 
-    def edit(self, start: int, end: int, text: str) -> Edit:
-        return Edit(start, end, Traced.insert(text, Origin("q", 1)))
-
-    def test_order(self):
-        assert self.TEXT.edited([self.edit(4, 7, "2"), self.edit(0, 0, "a"), self.edit(0, 0, "b")]).text == "abone\n2\n"
-
-    def test_overlap(self):
-        with pytest.raises(ValueError, match="edits overlap at offset 2: 'e"):
-            self.TEXT.edited([self.edit(0, 3, "x"), self.edit(2, 4, "y")])
-
-    def test_origins_beside_an_edit(self):
-        edited = self.TEXT.edited([self.edit(1, 5, "-")])
-        assert edited.text == "o-wo\n"
-        assert [str(edited.origin_at(offset)) for offset in range(4)] == ["p:5", "q:1", "p:6", "p:6"]
-
-    def test_paths_in_order_of_appearance(self):
+    def test_in_order_of_appearance(self):
         assert (Traced.insert("x", Origin("b", 1)) + self.TEXT + Traced.insert("y", Origin("b", 2))).paths() == [
             "b",
             "p",

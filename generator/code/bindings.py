@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from generator.code.caching import cached
-from generator.code.traced import Edit
-from generator.code.tree import FUNCTIONS, TracedTree, Tree, children, parse, walk
+from generator.code.tree import FUNCTIONS, Tree, children, parse, walk
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _BINDING = frozenset(
@@ -198,38 +197,17 @@ def free_names(text: str) -> tuple[str, ...]:
     read = [use for use in read if use.binder in (None, top) and (use.scope is not top or use.name not in top.bound)]
     free = {use.name for use in read}
     names.sort(key=lambda use: (use.node.lineno, use.node.col_offset))  # type: ignore[attr-defined]
-    quoted = [name for _, held, _ in scopes.quoted for _, name in _names_in_quotes(held)]
+    quoted = [name for _, annotation, _ in scopes.quoted for name in names_in_quotes(annotation)]
     return tuple(dict.fromkeys([use.name for use in names if use.name in free] + quoted))
 
 
-def _names_in_quotes(annotation: str) -> list[tuple[int, str]]:
-    """Returns the names in a quoted annotation with their offsets; nothing if it cannot be parsed as a type."""
+def names_in_quotes(annotation: str) -> list[str]:
+    """Returns the names in a quoted annotation; nothing if it cannot be parsed as a type."""
     try:
         tree = ast.parse(annotation, mode="eval")
     except (SyntaxError, ValueError):
         return []
-    return [(node.col_offset, node.id) for node in ast.walk(tree) if isinstance(node, ast.Name)]
-
-
-def rename(source: TracedTree, new: Callable[[str], str | None]) -> list[Edit]:
-    """Returns edits that rename free names and names that are bound at the top, in quoted annotations too.
-
-    Args:
-        new: returns the new name for a name, or None to keep it.
-    """
-    scopes, edits = scopes_of(source.tree), []
-    for name, node, scope in scopes.occurrences:
-        other = new(name)
-        if other and scope.binder(name) in (None, scopes.module):
-            start, end = source.tree.span_of_name(node, name)
-            edits.append(Edit(start, end, source.inserted(other, start)))
-    for string, held, scope in scopes.quoted:
-        start, written = source.span(string)[0], source.code(string)
-        for column, name in _names_in_quotes(held) if written.isascii() and written[0] in "\"'" else ():
-            other, at = new(name), start + 1 + column
-            if other and scope.binder(name) in (None, scopes.module):
-                edits.append(Edit(at, at + len(name), source.inserted(other, at)))
-    return edits
+    return [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
 
 
 def is_role_import(node: ast.AST) -> bool:

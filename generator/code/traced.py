@@ -1,7 +1,7 @@
 """Text that knows where each character came from.
 
 Weaving copies stretches of source and inserts small ones. A `Traced` text keeps the file and line of every stretch
-through slicing, joining and editing.
+through slicing and joining.
 """
 
 from __future__ import annotations
@@ -45,14 +45,6 @@ def line_starts(text: str) -> list[int]:
     """Returns the offset of each line, and that of the end. Only a newline ends a line: a form feed does not."""
     starts = [0, *(newline.end() for newline in re.finditer("\n", text))]
     return starts if starts[-1] == len(text) else [*starts, len(text)]
-
-
-class Edit(NamedTuple):
-    """Replaces text[start:end]; an insertion has start == end."""
-
-    start: int
-    end: int
-    new: Traced
 
 
 @dataclass(frozen=True)
@@ -106,26 +98,60 @@ class Traced:
         index = max(bisect_right(self._starts, offset, hi=len(self.pieces)) - 1, 0)
         return self.pieces[index].origin_at(offset - self._starts[index])
 
-    def edited(self, edits: Iterable[Edit]) -> Traced:
-        """Returns the text with all edits made; insertions at one place keep their order.
-
-        Raises:
-            ValueError: two edits overlap.
-        """
-        parts, position = [], 0
-        for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
-            if edit.start < position:
-                raise ValueError(f"edits overlap at offset {edit.start}: {self.text[edit.start : edit.start + 40]!r}")
-            parts += [self[position : edit.start], edit.new]
-            position = edit.end
-        parts.append(self[position:])
-        return Traced.join(parts)
-
     def lines(self) -> list[Traced]:
         """Returns the lines, each with its newline."""
-        starts = line_starts(self.text)
-        return [self[start:end] for start, end in pairwise(starts)]
+        return [self[start:end] for start, end in pairwise(self._rows)]
+
+    def rows(self, start: int, stop: int) -> Traced:
+        """Returns the lines from one on, counted from 0, and before another."""
+        return self[self._rows[start] : self._rows[min(stop, len(self._rows) - 1)]]
+
+    @cached_property
+    def _rows(self) -> list[int]:
+        return line_starts(self.text)
 
     def paths(self) -> list[str]:
         """Returns the source files of the text, in order of first appearance."""
         return list(dict.fromkeys(piece.origin.path for piece in self.pieces))
+
+
+def split_lines(text: str) -> list[str]:
+    """Returns the lines of a text, each with its newline. Only a newline ends a line."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
+class Pieces:
+    """Joins tokens to pieces: lines that follow each other in their source too, or that have one cause."""
+
+    def __init__(self) -> None:
+        self.last = Origin("", 1)  # that of the last token
+        self._pieces: list[Piece] = []
+        self._parts: list[str] = []  # of the last piece
+        self._start = self.last
+        self._newlines = 0
+        self._copied: bool | None = None  # unknown as long as the piece has one line
+
+    def add(self, text: str, origin: Origin) -> None:
+        self.last = origin
+        if not self._parts or not self._continues(origin):
+            self._end()
+            self._start, self._newlines, self._copied = origin, 0, None
+        self._parts.append(text)
+        self._newlines += text.count("\n")
+
+    def _continues(self, origin: Origin) -> bool:
+        if not self._newlines:
+            return origin == self._start
+        follows = origin.path == self._start.path and origin.line == self._start.line + self._newlines
+        if self._copied is None and (follows or origin == self._start):
+            self._copied = follows
+        return follows if self._copied else self._copied is False and origin == self._start
+
+    def _end(self) -> None:
+        if self._parts:
+            self._pieces.append(Piece("".join(self._parts), self._start, self._copied is not False))
+        self._parts = []
+
+    def traced(self) -> Traced:
+        self._end()
+        return Traced(tuple(self._pieces))

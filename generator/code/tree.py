@@ -1,39 +1,33 @@
-"""Python texts, their trees, and the offsets of nodes in the texts.
+"""Python texts and the trees by which passes ask about them.
 
-The weaver never unparses a tree. It edits the traced text at the offsets of a node, so that every character outside the
-edit keeps its origin.
+These are ast's, which are made in an eighth of the time of libcst's. What changes a text is in edits.py.
 """
 
 from __future__ import annotations
 
 import ast
-import io
-import re
-import tokenize
 from collections.abc import Iterator
-from functools import cached_property
+from typing import Any
 
 from generator.code.caching import cached
-from generator.code.traced import Traced, line_starts
+from generator.code.traced import Origin, Traced, line_starts
 from generator.errors import LoomError
 
-_HEAD = "if True:\n"  # statements at a column above 0 parse only inside a block
-_STRING = re.compile(
-    r"#[^\n]*|[a-zA-Z]*(?:'''(?:\\.|(?!''').)*'''"
-    r'|"""(?:\\.|(?!""").)*"""'
-    r"""|'(?:\\.|[^'])*'|"(?:\\.|[^"])*")""",
-    re.DOTALL,
-)
+HEAD = "if True:\n"  # statements at a column above 0 parse only inside a block
 _WITHOUT_CODE = frozenset({"arg", "attr", "ctx", "id", "kind", "op", "ops", "type_comment"})
 _HOLDERS = {  # a kind of node -> its fields that may hold code
     kind: tuple(name for name in kind._fields if name not in _WITHOUT_CODE)
     for kind in vars(ast).values()
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
-_VANISHING = frozenset({"point", "emit", "receive"})  # statements that may leave nothing
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 SCOPES = (*FUNCTIONS, ast.Lambda, ast.ClassDef)
+
+
+def is_indented(text: str) -> bool:
+    """Returns whether the first line of statements begins with blanks."""
+    return text.lstrip("\n").startswith(" ")
 
 
 class Tree:
@@ -42,19 +36,25 @@ class Tree:
     Attributes:
         text: statements, all of them indented or none.
         statements: those at the top.
+        lines: of the text.
     """
 
     def __init__(self, text: str):
         self.text = text
-        self._above = text.lstrip("\n").startswith(" ")
-        self.module = ast.parse(_HEAD + text if self._above else text)
+        self._above = is_indented(text)
+        self.module = ast.parse(HEAD + text if self._above else text)
         first = self.module.body[0] if self._above else self.module
         self.statements: list[ast.stmt] = getattr(first, "body", [])
+        self.lines = text.split("\n")
         self._starts, self._ascii = line_starts(text), text.isascii()
+
+    def row(self, line: int) -> int:
+        """Returns the line of the text, from 0, of a line in ast."""
+        return line - 1 - self._above
 
     def offset(self, line: int, column: int) -> int:
         """Returns the offset of a position in ast: a line from 1 and a column in UTF-8 bytes."""
-        start = self._starts[line - 1 - self._above]
+        start = self._starts[self.row(line)]
         if self._ascii:
             return start + column
         return start + len(self.text[start : start + column].encode()[:column].decode(errors="ignore"))
@@ -63,58 +63,6 @@ class Tree:
         """Returns the offsets of a node's text, without decorators and without parentheses around it."""
         at: ast.expr = node  # type: ignore[assignment]
         return self.offset(at.lineno, at.col_offset), self.offset(at.end_lineno or 0, at.end_col_offset or 0)
-
-    def span_of_name(self, node: ast.AST, name: str) -> tuple[int, int]:
-        """Returns the offsets of a name that a node of any kind reads or binds."""
-        start, end = self.span(node)
-        if isinstance(node, (ast.MatchAs, ast.MatchStar)):
-            start = end - len(name)
-        elif not isinstance(node, (ast.Name, ast.arg)):
-            before = r"(def|class)\s+" if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else r"\b"
-            if isinstance(node, ast.ExceptHandler) and node.type is not None:
-                before, start = r"\bas\s+", self.span(node.type)[1]
-            match = re.compile(rf"{before}({name})\b").search(self.text, start)
-            start = match.start(match.lastindex or 0) if match else start
-        return start, start + len(name)
-
-    @cached_property
-    def _uncommented(self) -> str:
-        """The text with blanks in place of comments and of the backslashes that join lines."""
-        parts, end = list[str](), 0
-        for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
-            if token.type == tokenize.COMMENT:
-                start = self._starts[token.start[0] - 1] + token.start[1]
-                parts += [self.text[end:start], " " * len(token.string)]
-                end = start + len(token.string)
-        return ("".join(parts) + self.text[end:]).replace("\\\n", " \n")
-
-    def with_parentheses(self, node: ast.AST, after: int = 0) -> tuple[int, int]:
-        """Returns the offsets of an expression with the parentheses around it.
-
-        Args:
-            after: the end of the opening parenthesis of a call, if the expression is its argument.
-        """
-        start, end = self.span(node)
-        while re.match(r"\s*[)#\\]", self.text[end:]):  # rare: only then are comments looked for
-            before, rest = self._uncommented[after:start].rstrip(), self._uncommented[end:]
-            if not before.endswith("(") or not rest.lstrip().startswith(")"):
-                break
-            start, end = after + len(before) - 1, end + rest.index(")") + 1
-        return start, end
-
-    def rows_in_strings(self) -> set[int]:
-        """Returns the lines, from 0, that begin inside a string: their leading blanks belong to it."""
-        rows = set[int]()
-        for node in walk(self.module):
-            is_string = isinstance(node, ast.JoinedStr) or (
-                isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes))
-            )
-            if is_string and node.lineno != node.end_lineno:  # type: ignore[attr-defined]
-                start, end = self.span(node)
-                for part in _STRING.finditer(self.text, start, end):  # several may be written one after the other
-                    first = self.text.count("\n", 0, part.start())
-                    rows.update(range(first + 1, first + 1 + part[0].count("\n")))
-        return rows
 
 
 @cached
@@ -138,41 +86,27 @@ class TracedTree:
             row = min((error.lineno or 1) - 1, self.text.count("\n"))
             where = str(traced.origin_at(line_starts(self.text)[row])) if self.text else None
             raise LoomError(f"not valid Python: {error.msg}", where, "Fix the syntax of this line.") from None
-        self.module, self.statements, self.span = self.tree.module, self.tree.statements, self.tree.span
-        self.with_parentheses = self.tree.with_parentheses
+        self.module, self.statements = self.tree.module, self.tree.statements
 
     def code(self, node: ast.AST) -> str:
-        """Returns the text of a node."""
-        return self.text[slice(*self.span(node))]
+        """Returns the text of a node, without decorators and without parentheses around it."""
+        return self.text[slice(*self.tree.span(node))]
+
+    def origin(self, node: ast.AST) -> Origin:
+        """Returns the line that a node comes from."""
+        return self.traced.origin_at(self.tree.span(node)[0])
 
     def where(self, node: ast.AST) -> str:
         """Returns `path:line` of a node, for an error."""
-        return str(self.traced.origin_at(self.span(node)[0]))
+        return str(self.origin(node))
 
-    def indent(self, node: ast.AST) -> int:
-        """Returns the indentation of the first line of a node."""
-        line = self.text[self._line(self.span(node)[0]) :]
-        return len(line) - len(line.lstrip(" "))
-
-    def _line(self, offset: int) -> int:
-        return self.text.rfind("\n", 0, offset) + 1
-
-    def lines(self, first: ast.AST, last: ast.AST | None = None) -> tuple[int, int]:
-        """Returns the offsets of the whole lines of statements, with decorators and the comments right above."""
-        top = getattr(first, "decorator_list", None) or [first]
-        start, end = self._line(self.span(top[0])[0]), self.span(last or first)[1]
-        while start and self.text[(above := self._line(start - 1)) : start].lstrip().startswith("#"):
-            start = above
-        newline = self.text.find("\n", end)
-        return start, len(self.text) if newline < 0 else newline + 1
-
-    def without_comments(self, statement: ast.AST) -> tuple[int, int]:
-        """Returns the offsets of the whole lines of a statement, without the comments above it."""
-        return self._line(self.span(statement)[0]), self.lines(statement)[1]
-
-    def inserted(self, text: str, offset: int) -> Traced:
-        """Returns inserted text whose origin is the line at an offset."""
-        return Traced.insert(text, self.traced.origin_at(offset))
+    def lines(self, first: ast.stmt, last: ast.stmt | None = None) -> Traced:
+        """Returns the whole lines of statements, with decorators and the comments right above."""
+        top: Any = (getattr(first, "decorator_list", None) or [first])[0]
+        start, end = self.tree.row(top.lineno), self.tree.row((last or first).end_lineno or 0) + 1
+        while start and self.tree.lines[start - 1].lstrip().startswith("#"):
+            start -= 1
+        return self.traced.rows(start, end)
 
 
 def children(node: ast.AST) -> list[ast.AST]:
@@ -203,6 +137,11 @@ def walk(*nodes: ast.AST, into: bool = True) -> Iterator[ast.AST]:
         yield node
         below = children(node)
         queue += reversed(below if into else [child for child in below if not isinstance(child, SCOPES)])
+
+
+def position(node: Any) -> tuple[int, int]:
+    """Returns the line and the column at which a node begins, to compare with those of others."""
+    return node.lineno, node.col_offset
 
 
 def dotted_name(node: ast.AST | None) -> str:
@@ -243,36 +182,6 @@ def blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
             else:
                 for clause in block:
                     yield from blocks(clause)
-
-
-def placeholder(statement: ast.AST, source: TracedTree) -> Traced:
-    """Returns the text in place of a removed statement: `pass` if its block would be empty, else nothing."""
-    for block in (block for node in walk(source.module) for block in blocks(node) if statement in block):
-        index = block.index(statement)  # type: ignore[arg-type]
-        kept = index or any(called_name(statement_expression(other)) not in _VANISHING for other in block[index + 1 :])
-        text = "" if kept else " " * source.indent(statement) + "pass\n"
-        return source.inserted(text, source.span(statement)[0])
-    return Traced()
-
-
-def reindent(traced: Traced, width: int) -> Traced:
-    """Returns the lines moved so that the first one begins at column `width`; lines inside strings are not moved."""
-    lines = traced.lines()
-    if not lines:
-        return traced
-    first = next(line.text for line in lines if line.text.strip())
-    present = len(first) - len(first.lstrip(" "))
-    if present == width:
-        return traced
-    strings = TracedTree(traced).tree.rows_in_strings() if re.search(r"\"\"\"|'''|\\\n", traced.text) else ()
-    parts = []
-    for row, line in enumerate(lines):
-        if row not in strings and line.text.strip():
-            own = len(line.text) - len(line.text.lstrip(" "))
-            rest = line[min(own, present) :]
-            line = Traced.insert(" " * width, rest.origin_at(0)) + rest
-        parts.append(line)
-    return Traced.join(parts)
 
 
 def module_of(text: str) -> ast.Module:

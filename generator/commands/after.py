@@ -47,7 +47,7 @@ def _definitions(file: str, _: str, text: Traced) -> Iterator[tuple[str, str, Tr
     source = TracedTree(text if file.endswith(".py") else text[:0])
     for statement in source.statements:
         names = [name for node in walk(statement, into=False) if (name := bound_name(node))]
-        yield from [(file, names[0], text[slice(*source.lines(statement))])] if names else []
+        yield from [(file, names[0], source.lines(statement))] if names else []
 
 
 def _lines(heading: str, text: Traced) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -33,6 +34,7 @@ def gen() -> None:
 def main() -> None:
     """Runs the console command `gen`."""
     gc.disable()  # a command ends soon, and syntax trees have no cycles to collect
+    atexit.register(gc.freeze)  # or Python looks for some in all of them before it ends
     if not sys.flags.utf8_mode:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):  # a source may have characters that the terminal cannot encode

@@ -34,7 +34,7 @@ GENERATOR = Path(__file__).resolve().parents[1]
 LOCK = "gen.lock"
 LOCKS = "packages.lock"  # beside packages.toml: the locks of uncommitted packages, by name
 MAP = "gen.map"
-TOOLS = ("black", "jinja2", "pytokens")
+TOOLS = ("black", "jinja2", "libcst", "pytokens")
 # the rest of the generator cannot change a package
 WEAVING = ("__init__.py", "code", "errors.py", "language", "package", "recipe", "thread", "weave", "weaver.py")
 REMEDY = "Build the package again with --force; what gen would overwrite is listed without it."

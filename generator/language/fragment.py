@@ -133,7 +133,7 @@ def _read_statement(node: ast.stmt, source: TracedTree, fragment: str, parts: _P
     elif name := _defined_name(node):
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             check_decorators(node, source, woven=False)
-        parts["definitions"].append(Definition(name, source.traced[slice(*source.lines(node))], fragment))
+        parts["definitions"].append(Definition(name, source.lines(node), fragment))
     else:
         message = "a fragment holds imports, functions, classes, values, splices and providers, and nothing else"
         raise LoomError(message, source.where(node), "Move this statement into a function.")
@@ -162,7 +162,7 @@ def _defined_name(node: ast.stmt) -> str:
 
 def _read_import(node: ast.Import | ast.ImportFrom, source: TracedTree, parts: _Parts) -> None:
     """Reads an import, except of the language, roles and other fragments: these are linked by name."""
-    origin = source.traced.origin_at(source.span(node)[0])
+    origin = source.origin(node)
     if isinstance(node, ast.ImportFrom):
         module = node.module or ""
         if node.level:
@@ -185,7 +185,7 @@ def _read_fields(node: ast.ClassDef, source: TracedTree, fragment: str) -> list[
     for statement in (statement for statement in node.body if not is_docstring(statement)):
         match statement:
             case ast.AnnAssign(target=ast.Name(name)) | ast.FunctionDef(name=name):
-                fields.append(Field(name, source.traced[slice(*source.lines(statement))], fragment))
+                fields.append(Field(name, source.lines(statement), fragment))
             case _:
                 remedy = "Write `name: type = default  # meaning, unit`, or a property."
                 raise LoomError("Config holds annotated fields and properties", source.where(statement), remedy)

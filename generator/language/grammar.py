@@ -60,8 +60,8 @@ def check_style(source: TracedTree) -> None:
     lines = source.text.split("\n")
     for row, line in enumerate(lines):
         blank = line[: len(line) - len(line.lstrip())]
-        if blank.strip(" ") and line.strip() and row not in source.tree.rows_in_strings():
-            where = str(source.traced.origin_at(source.tree.offset(row + 1, 0)))
+        if blank.strip(" ") and line.strip() and row not in _rows_in_strings(source):
+            where = str(source.traced.rows(row, row + 1).origin_at(0))
             raise LoomError("indented with something other than spaces", where, "Indent with spaces.")
     for node in (source.module, *_statements(source.module)):
         for one, other in ((a, b) for block in blocks(node) for a, b in pairwise(block)):
@@ -106,6 +106,15 @@ def _statements(node: ast.AST) -> Iterator[ast.stmt]:
         for statement in block:
             yield statement
             yield from _statements(statement)
+
+
+def _rows_in_strings(source: TracedTree) -> set[int]:
+    """Returns the lines, from 0, that begin inside a string: their leading blanks belong to it."""
+    from generator.code.concrete import read_concrete
+
+    places = read_concrete(source.traced).places.items()
+    strings = [place for place, node in places if type(node).__name__ in ("SimpleString", "FormattedString")]
+    return {row for first, _, last, _ in strings for row in range(first, last)}
 
 
 def _is_on_header(first: ast.stmt, lines: list[str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from generator.code.traced import Traced
 from generator.code.tree import Function, TracedTree, called_name, is_docstring, parameters
 from generator.errors import LoomError
 from generator.language.grammar import check_decorators, check_woven_function
@@ -62,12 +63,12 @@ def read_splices(function: Function, call: ast.Call, source: TracedTree, fragmen
         Splice(
             point=name,
             reads=tuple(parameter.arg for parameter in parameters(function)),
-            body=source.traced[slice(*source.lines(statements[0], statements[-1]))],
+            body=source.lines(statements[0], statements[-1]),
             before=tuple(options.get("before", "").split()),
             after=tuple(options.get("after", "").split()),
             optional=options.get("optional", False),
             fragment=fragment,
-            origin=source.traced.origin_at(source.span(function)[0]),
+            origin=source.origin(function),
         )
         for name in names
     ]
@@ -83,18 +84,15 @@ def read_provider(function: Function, call: ast.Call, source: TracedTree, fragme
         message = f"the provider of {function.name} does not end in `return VALUE`"
         raise LoomError(message, source.where(function), "Return the value in the last line.")
     check_woven_function(function, source, "provider")
-    (start, end), begin = source.lines(last), source.lines(statements[0])[0]
-    value = source.span(last)[0] + len("return")
-    value += len(source.text[value:]) - len(source.text[value:].lstrip())
     return Provider(
         value=function.name,
         site=site,
         reads=tuple(parameter.arg for parameter in parameters(function)),
-        body=source.traced[begin:start],
-        result=source.traced[value : end - 1],
+        body=source.lines(statements[0], statements[-2]) if len(statements) > 1 else Traced(),
+        returned=source.lines(last),
         annotation=source.code(function.returns) if function.returns else "",
         optional=options.get("optional", False),
         per_layer=options.get("per_layer", False),
         fragment=fragment,
-        origin=source.traced.origin_at(source.span(function)[0]),
+        origin=source.origin(function),
     )

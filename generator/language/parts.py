@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from generator.code.traced import Origin, Traced
+from generator.code.tree import TracedTree
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,15 @@ class Provider:
     site: str
     reads: tuple[str, ...]
     body: Traced  # the statements before the return, possibly none
-    result: Traced  # the returned expression, to the end of its line
+    returned: Traced  # the whole lines of the return
     annotation: str  # of the value, '' where the fragment gives none
     optional: bool
     per_layer: bool
     fragment: str
     origin: Origin
+
+    @cached_property
+    def result(self) -> str:
+        """The text of the returned expression."""
+        source = TracedTree(self.returned)
+        return source.code(source.statements[0].value)  # type: ignore[attr-defined]

@@ -10,9 +10,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from generator.code.caching import cached
+from generator.code.concrete import indent
 from generator.code.literals import literal
 from generator.code.traced import Origin, Traced, line_starts
-from generator.code.tree import module_of, reindent
+from generator.code.tree import module_of
 from generator.errors import LoomError, nearest
 from generator.language.fragment import Fragment
 from generator.language.parts import Definition, Field
@@ -108,10 +109,10 @@ def write_config(recipe: Recipe, fields: list[Field]) -> Traced:
             groups.setdefault(table.groups.get(folder, folder), []).append(member)
     for group, members in groups.items():
         parts.append(Traced.insert(f"\n    # {group}\n", members[0].text.origin_at(0)))
-        parts += [reindent(member.text, 4) for member in members]
+        parts += [indent(member.text, 4) for member in members]
     for member in fields:
         if not member.is_field:
-            parts += [Traced.insert("\n", member.text.origin_at(0)), reindent(member.text, 4)]
+            parts += [Traced.insert("\n", member.text.origin_at(0)), indent(member.text, 4)]
     return Traced.join(parts)
 
 

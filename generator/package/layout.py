@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from generator import __version__
 from generator.code.caching import cached
+from generator.code.edits import Edits
 from generator.code.format import format_python
-from generator.code.traced import Edit, Origin, Traced
-from generator.code.tree import TracedTree, module_of, reindent
+from generator.code.traced import Origin, Traced
+from generator.code.tree import TracedTree, module_of
 from generator.errors import LoomError, short
 from generator.language.fragment import Fragment
 from generator.language.parts import Definition, Field, Import
@@ -138,20 +139,19 @@ def link_files(recipe: Recipe, definitions: dict[str, Definition], fields: list[
 
 def _with_late_imports(text: Traced, file: str, links: _Links, key: str) -> Traced:
     """Returns a definition in which the imports of roles are from the files that define them."""
-    keys, edits, source = {used.split(":")[-1]: used for used in links.references(key).late}, [], TracedTree(text)
+    keys = {used.split(":")[-1]: used for used in links.references(key).late}
+    edits = Edits(source := TracedTree(text))
     for first, *others in role_imports(text.text):
         imports = [
-            make_import(file, links.files[keys[alias.name]], keys[alias.name], text.origin_at(source.span(node)[0]))
+            make_import(file, links.files[keys[alias.name]], keys[alias.name], source.origin(node))
             for node in (first, *others)
             for alias in node.names
             if alias.name in keys and links.files[keys[alias.name]] != file  # a splice may have replaced its uses
         ]
-        edits.append(Edit(*source.without_comments(first), reindent(write_imports(imports), source.indent(first))))
+        edits.put(first, edits.copy(write_imports(imports)))
         for node in others:
-            start, end = source.without_comments(node)
-            following = text.text[end:]
-            edits.append(Edit(start, end + len(following) - len(following.lstrip("\n")), Traced()))
-    return text.edited(edits)
+            edits.drop(node)
+    return edits.made()
 
 
 def lay_out(recipe: Recipe, linked: LinkedFiles) -> Layout:

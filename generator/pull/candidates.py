@@ -12,25 +12,21 @@ from generator.code.traced import Origin
 from generator.pull.edits import Hunk, Replacement
 from generator.pull.sources import PackageSources, indent, shift
 
-_TOKEN = re.compile(r"\w+|[^\w\s]")
-
-
-class _Token(NamedTuple):
-    text: str
-    start: int
-    end: int
+_TOKEN = re.compile(r"(\w+|[^\w\s])")
 
 
 class _SourceToken(NamedTuple):
     """The token of a source line from which a token of the package was copied.
 
     Attributes:
-        number: position among all tokens of the source lines.
+        number: among the tokens of all source lines.
+        place: among the parts of its own line, of `_split`.
     """
 
     number: int
     origin: Origin
-    token: _Token
+    place: int
+    text: str
 
 
 class _NoSource(Exception):
@@ -92,33 +88,35 @@ class _TokenAlignment:
     """The tokens of a hunk's old and new lines, aligned with those of the sources.
 
     Attributes:
-        text: the new lines.
+        parts: of the new lines, of `_split`.
         old, new: tokens.
         sources: of each old token; None for one that weaving wrote.
         renamed: name in the package -> name in the sources, where weaving renamed it.
     """
 
     def __init__(self, woven: PackageSources, hunk: Hunk):
-        self.text = "\n".join(hunk.lines)
-        self.old = _tokenize("\n".join(woven.lines[hunk.path][hunk.start : hunk.stop]))
-        self.new = _tokenize(self.text)
+        self.parts = _split("\n".join(hunk.lines))
+        self.old = _split("\n".join(woven.lines[hunk.path][hunk.start : hunk.stop]))[1::2]
+        self.new = self.parts[1::2]
         rows = range(hunk.start, hunk.stop)
         origins = dict.fromkeys(origin for row in rows for origin in woven.origins(hunk.path, row))
-        available = [(origin, token) for origin in origins for token in _tokenize(woven.text_at(origin))]
+        lines = [(origin, _split(woven.text_at(origin))) for origin in origins]
+        words = [(origin, place, parts[place]) for origin, parts in lines for place in range(1, len(parts), 2)]
+        available = [_SourceToken(number, *word) for number, word in enumerate(words)]
         self.sources: list[_SourceToken | None] = [None] * len(self.old)
         self.renamed: dict[str, str] = {}
-        for kind, i, j, k, end in _opcodes(self.old, [token for _, token in available]):
-            for n in range(j - i if kind == "equal" else 0):
-                self.sources[i + n] = _SourceToken(k + n, *available[k + n])
-            if kind == "replace" and (j - i, end - k) == (1, 1) and self.old[i].text.isidentifier():
-                self.renamed[self.old[i].text] = available[k][1].text
+        for kind, i, j, k, end in _opcodes(self.old, [token.text for token in available]):
+            if kind == "equal":
+                self.sources[i:j] = available[k:end]
+            if kind == "replace" and (j - i, end - k) == (1, 1) and self.old[i].isidentifier():
+                self.renamed[self.old[i]] = available[k].text
 
 
 def _delete(woven: PackageSources, hunk: Hunk) -> list[Replacement]:
     """Deletes the source lines whose first tokens the hunk removes, even if they are not copied unchanged."""
     sources = [source for source in _TokenAlignment(woven, hunk).sources if source]
-    starts = {source.origin: source.token.start for source in reversed(sources)}
-    origins = [origin for origin, start in starts.items() if start == indent(woven.text_at(origin))]
+    first = {source.origin: source.place for source in reversed(sources)}
+    origins = [origin for origin, place in first.items() if place == 1]
     return [Replacement(origin.path, origin.line - 1, origin.line, ()) for origin in origins]
 
 
@@ -131,45 +129,47 @@ def _replace_tokens(woven: PackageSources, hunk: Hunk, after: bool = False) -> l
         after: attach inserted tokens to the preceding token and not to the following one.
     """
     alignment = _TokenAlignment(woven, hunk)
-    new, sources = alignment.new, alignment.sources
+    sources = alignment.sources
     edits: dict[Origin, list[tuple[int, int, str]]] = {}
 
     def replace(origin: Origin, start: int, end: int, first: int = 0, stop: int = 0) -> None:
-        """Replaces a part of a source line by a part of the new text."""
-        part = re.sub(r"\w+", lambda word: alignment.renamed.get(word[0], word[0]), alignment.text[first:stop])
-        edits.setdefault(origin, []).append((start, end, part))
+        """Puts parts of the new lines in place of parts of a source line."""
+        new = "".join(alignment.renamed.get(part, part) for part in alignment.parts[first:stop])
+        edits.setdefault(origin, []).append((start, end, new))
 
-    for kind, i, j, k, end in _opcodes(alignment.old, new):
+    for kind, i, j, k, end in _opcodes(alignment.old, alignment.new):
         left, right = (sources[i - 1] if i else None), (sources[i] if i < len(sources) else None)
         last = next((source for source in reversed(sources) if source), None) if i == len(sources) else None
+        first, stop = 2 * k + 1, 2 * end  # of the new tokens, without the blanks around them
         if kind == "insert" and right and not (after and left):
-            replace(right.origin, right.token.start, right.token.start, new[k].start, new[end].start)
+            replace(right.origin, right.place, right.place, first, stop + 1)
         elif kind == "insert" and left:
-            replace(left.origin, left.token.end, left.token.end, new[k - 1].end, new[end - 1].end)
+            replace(left.origin, left.place + 1, left.place + 1, first - 1, stop)
         elif kind == "insert" and last:  # below a line that ends in tokens of the weaver
-            end_of_line = len(woven.text_at(last.origin))
-            replace(last.origin, end_of_line, end_of_line, new[k - 1].end, new[end - 1].end)
+            end_of_line = len(_split(woven.text_at(last.origin)))
+            replace(last.origin, end_of_line, end_of_line, first - 1, stop)
         elif kind == "insert":
             raise _NoSource
         elif kind == "replace":
-            first, *others = _split_by_line(sources[i:j])
-            replace(first[0].origin, first[0].token.start, first[-1].token.end, new[k].start, new[end - 1].end)
+            run, *others = _split_by_line(sources[i:j])
+            replace(run[0].origin, run[0].place, run[-1].place + 1, first, stop)
             for run in others:
-                replace(run[0].origin, run[0].token.start, run[-1].token.end)
+                replace(run[0].origin, run[0].place, run[-1].place + 1)
         elif kind == "delete":
             for run in _split_by_line(sources[i:j]):
-                start = left.token.end if left and left.origin == run[0].origin else run[0].token.start
-                replace(run[0].origin, start, run[-1].token.end)
+                start = left.place + 1 if left and left.origin == run[0].origin else run[0].place
+                replace(run[0].origin, start, run[-1].place + 1)
     by = {origin: indent(woven.text_at(origin)) - indent(woven.lines[hunk.path][hunk.start]) for origin in edits}
     return [_edit_line(woven, origin, edits[origin], by[origin]) for origin in edits]
 
 
-def _tokenize(text: str) -> list[_Token]:
-    return [_Token(match[0], *match.span()) for match in _TOKEN.finditer(text)]
+def _split(text: str) -> list[str]:
+    """Returns the parts of a text: blanks, a token, blanks, a token, and so on to the blanks at the end."""
+    return _TOKEN.split(text)
 
 
-def _opcodes(old: list[_Token], new: list[_Token]) -> Sequence[tuple[str, int, int, int, int]]:
-    return SequenceMatcher(None, [t.text for t in old], [t.text for t in new], autojunk=False).get_opcodes()
+def _opcodes(old: list[str], new: list[str]) -> Sequence[tuple[str, int, int, int, int]]:
+    return SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
 
 
 def _split_by_line(sources: list[_SourceToken | None]) -> list[list[_SourceToken]]:
@@ -181,8 +181,9 @@ def _split_by_line(sources: list[_SourceToken | None]) -> list[list[_SourceToken
 
 
 def _edit_line(woven: PackageSources, origin: Origin, edits: list[tuple[int, int, str]], by: int) -> Replacement:
-    line = woven.text_at(origin)
+    parts = _split(woven.text_at(origin))
     for start, end, text in sorted(edits, reverse=True):
-        line = line[:start] + text + line[end:]
+        parts[start:end] = [text]
+    line = "".join(parts)
     first, *others = [part.rstrip() for part in line.split("\n")]
     return Replacement(origin.path, origin.line - 1, origin.line, (first, *shift(others, by)) if line.strip() else ())

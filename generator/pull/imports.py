@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import ast
 
+from generator.code.arguments import add_parameters
+from generator.code.edits import Edits
 from generator.code.ruff import lint_names, tidy_imports
+from generator.code.traced import Origin, Traced
+from generator.code.tree import TracedTree, is_docstring
 
 ROLES = "from generator.language.roles import"
+_NOWHERE = Origin("", 1)  # a fragment that is being written has no origins
 
 
 def import_statements(texts: list[str]) -> dict[str, str]:
@@ -66,25 +71,31 @@ def names_in_text(text: str) -> set[str] | None:
 
 def _add_imports(text: str, imports: list[str]) -> str:
     """Writes imports above the existing ones, or else below the docstring."""
-    body, lines = ast.parse(text).body, text.split("\n")
-    first = next((node.lineno for node in body if isinstance(node, ast.Import | ast.ImportFrom)), 0)
+    edits = _edits(text)
+    body, new = edits.source.statements, [edits.statement(line, _NOWHERE) for line in imports]
+    first = next((node for node in body if isinstance(node, ast.Import | ast.ImportFrom)), None)
     if first:
-        return "\n".join([*lines[: first - 1], *imports, *lines[first - 1 :]])
-    is_doc = body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
-    end = (body[0].end_lineno or 0) if is_doc else 0
-    return "\n".join([*lines[:end], "", *imports, "", *lines[end:]])
+        edits.put_above(first, new)
+    elif body and is_docstring(body[0]):
+        edits.put_below(body[0], new)
+    else:
+        edits.put_above(body[0], new)
+    return edits.made().text
 
 
 def _add_parameter(text: str, name: str) -> str:
     """Makes a name a parameter of each splice that reads it and does not bind it."""
-    lines = text.split("\n")
-    for node in ast.parse(text).body:
+    edits = _edits(text)
+    for node in edits.source.statements:
         if not isinstance(node, ast.FunctionDef) or not node.decorator_list or node.args.kwonlyargs:
             continue
         names = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
         bound = {part.id for part in names if isinstance(part.ctx, ast.Store)}
-        head = lines[node.lineno - 1]
         free = {part.id for part in names} - bound - {parameter.arg for parameter in node.args.args}
-        if name in free and head.endswith("):"):
-            lines[node.lineno - 1] = f"{head[:-2]}{', ' if node.args.args else ''}{name}):"
-    return "\n".join(lines)
+        if name in free:
+            add_parameters(edits, edits.find(node), [(name, _NOWHERE)], [])
+    return edits.made().text
+
+
+def _edits(text: str) -> Edits:
+    return Edits(TracedTree(Traced.insert(text, _NOWHERE)))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from generator.code.bindings import bound_names
 from generator.code.black import run_black
 from generator.code.traced import Traced
-from generator.code.tree import module_of, reindent
+from generator.code.tree import TracedTree
 from generator.package.package import Package
 from generator.pull.edits import Hunk, PackageEdits, apply_replacements
 from generator.pull.imports import complete_imports, names_in_text
@@ -142,8 +142,7 @@ class SpliceSearch:
             fragment.short
             for fragment in fragments
             for splice in fragment.splices
-            if splice.point == point.name
-            and names & {*splice.reads} & bound_names(module_of(reindent(splice.body, 0).text))
+            if splice.point == point.name and names & {*splice.reads} & bound_names(TracedTree(splice.body).module)
         )
         for word in ("after", "before") if rivals else ():
             yield candidate._replace(order=f', {word}="{rivals}"')

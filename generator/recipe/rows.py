@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from generator.code.caching import cached
-from generator.code.tree import Tree, called_name, children, parse
+from generator.code.tree import TracedTree, called_name, children, parse, position
 from generator.errors import LoomError
 from generator.language.parts import Splice
 
@@ -28,28 +28,28 @@ class Row(NamedTuple):
     Attributes:
         table: "tensors", "sizes", "settings", "defaults" or "names".
         values: the text of each value after the key, '' if it is not a plain string; of a name, the key itself.
-        spans: offsets of the values.
+        nodes: the values.
         points: those whose blocks hold the row; a splice at one of them replaces it.
     """
 
     table: str
     key: str
     values: tuple[str, ...]
-    spans: tuple[tuple[int, int], ...]
+    nodes: tuple[ast.expr, ...]
     points: tuple[str, ...]
 
 
 @cached
 def read_rows(text: str) -> tuple[Row, ...]:
     """Returns the rows of a splice's body, ordered by where their values begin; a value may hold further rows."""
-    tree, rows = parse(text), list[Row]()
-    _collect_rows(tree.module, (), tree, rows)
-    return tuple(sorted(rows, key=lambda row: row.spans[0][0]))
+    rows = list[Row]()
+    _collect_rows(parse(text).module, (), rows)
+    return tuple(sorted(rows, key=lambda row: position(row.nodes[0])))
 
 
-def _collect_rows(node: ast.AST, points: tuple[str, ...], tree: Tree, rows: list[Row]) -> None:
+def _collect_rows(node: ast.AST, points: tuple[str, ...], rows: list[Row]) -> None:
     def add(table: str, key: str, values: Sequence[ast.expr]) -> None:
-        rows.append(Row(table, key, tuple(map(_string_value, values)), tuple(map(tree.span, values)), points))
+        rows.append(Row(table, key, tuple(map(_string_value, values)), tuple(values), points))
 
     below: list[ast.AST] = children(node)
     match node:
@@ -66,7 +66,7 @@ def _collect_rows(node: ast.AST, points: tuple[str, ...], tree: Tree, rows: list
         case ast.Constant(str(text)):
             add("names", text, [node])
     for child in below:
-        _collect_rows(child, points, tree, rows)
+        _collect_rows(child, points, rows)
 
 
 def _string_value(node: ast.expr) -> str:
@@ -100,7 +100,7 @@ def check_rows(splice: Splice) -> None:
     """Refuses a tensor's row in a splice of a fragment that no checkpoint could have."""
     per_layer = {"hf.tensors": False, "hf.layer_tensors": True}.get(splice.point)
     for row in read_rows(splice.body.text):
-        where = str(splice.body.origin_at(row.spans[0][0]))
+        where = TracedTree(splice.body).where(row.nodes[0])
         if row.table == "tensors" and all(row.values):
             check_tensor(row, row.values, where)
         elif row.table in ("sizes", "settings") and per_layer is not None:

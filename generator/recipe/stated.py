@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from generator.code.edits import Edits
 from generator.code.literals import literal
-from generator.code.traced import Edit, Origin, Traced
+from generator.code.traced import Origin, Traced
+from generator.code.tree import TracedTree, called_name, position, statement_expression, walk
 from generator.errors import LoomError, nearest, short
 from generator.language.fragment import Fragment
 from generator.language.parts import Splice
@@ -85,20 +86,19 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 
 def _override(splice: Splice, hf: dict[str, Statements], used: set[tuple[str, str]]) -> Splice:
     """Returns a splice with the values of the architecture in its rows; adds the tables and keys of these to `used`."""
-    edits, end = list[Edit](), 0
+    edits, end = Edits(source := TracedTree(splice.body)), (0, 0)
     for row in read_rows(splice.body.text) if splice.point.startswith("hf.") else ():
         # config.json and the tables use the family's names
         key = row.key if row.table in ("names", "tensors") else hf["names"].get(row.key, (row.key,))[0]
-        if key not in hf.get(row.table, ()) or row.spans[0][0] < end:  # or a value holds the row, and is replaced
+        if (
+            key not in hf.get(row.table, ()) or position(row.nodes[0]) < end
+        ):  # or a value holds the row, and is replaced
             continue
         if row.table == "defaults":
-            text, (start, stop) = splice.body.text, row.spans[0]
-            if splice.point == "hf.export" or not isinstance(
-                ast.parse(text[start:stop], mode="eval").body, ast.Constant
-            ):
+            if splice.point == "hf.export" or not isinstance(row.nodes[0], ast.Constant):
                 continue
-            if statement := re.search(r"^ *hf\.setdefault\(\S+ $", text[:start], re.MULTILINE):
-                edits.append(Edit(statement.start(), text.index("\n", stop) + 1, Traced()))
+            if statement := _find_setdefault(source, row.nodes[0]):
+                edits.put(statement, [])
                 continue
         value, origin = hf[row.table][key]
         values = _as_tuple(value)
@@ -107,9 +107,19 @@ def _override(splice: Splice, hf: dict[str, Statements], used: set[tuple[str, st
                 continue  # the parameter of another fragment, in each layer or in none
             check_tensor(row, values, str(origin))
         used.add((row.table, key))
-        for (start, end), part in zip(row.spans, values, strict=False):
-            edits.append(Edit(start, end, Traced.insert(literal(part, str(origin)), origin)))
-    return replace(splice, body=splice.body.edited(edits)) if edits else splice
+        for node, part in zip(row.nodes, values, strict=False):
+            edits.replace(node, literal(part, str(origin)), origin)
+            end = node.end_lineno or 0, node.end_col_offset or 0
+    return replace(splice, body=edits.made()) if edits else splice
+
+
+def _find_setdefault(source: TracedTree, default: ast.expr) -> ast.stmt | None:
+    """Returns the statement `hf.setdefault(KEY, default)`."""
+    for statement in walk(source.module):
+        call = statement_expression(statement)
+        if isinstance(call, ast.Call) and called_name(call) == "hf.setdefault" and call.args[-1] is default:
+            return statement  # type: ignore[return-value]
+    return None
 
 
 def _make_defaults(
@@ -123,8 +133,8 @@ def _make_defaults(
     for key, (value, origin) in hf["defaults"].items():
         if key not in read or ("defaults", key) in used:
             continue
-        item = Traced.insert(f"{literal(key, str(origin))}: {literal(value, str(origin))}, ", origin)
-        if line and len(start + end + "".join(part.text for part in [*line, item])) > _WIDTH:
+        item = Traced.insert(f"{literal(key, str(origin))}: {literal(value, str(origin))}", origin)
+        if line and len(start + end + "".join(f"{part.text}, " for part in [*line, item])) > _WIDTH:
             yield _join_defaults(start, line, end, fragments[0].name)
             line = []
         line.append(item)
@@ -133,8 +143,9 @@ def _make_defaults(
 
 
 def _join_defaults(start: str, line: list[Traced], end: str, fragment: str) -> Splice:
-    origin, items = line[0].origin_at(0), Traced.join(line)
-    body = Traced.insert(start, origin) + items[: len(items.text) - len(", ")] + Traced.insert(end, origin)
+    origin = line[0].origin_at(0)
+    items = [item + Traced.insert(", ", item.origin_at(0)) for item in line[:-1]]
+    body = Traced.join([Traced.insert(start, origin), *items, line[-1], Traced.insert(end, origin)])
     return Splice("hf.defaults", ("hf",), body, (), (), optional=False, fragment=fragment, origin=origin)
 
 

@@ -99,8 +99,7 @@ class Function:
 
     def is_from_host(self, node: ast.AST) -> bool:
         """Returns whether the fragment that defines the function wrote a node in it: not a splice or a provider."""
-        paths = [self.source.traced.origin_at(self.source.span(n)[0]).path for n in (node, self.node)]
-        return paths[0] == paths[1]
+        return self.source.origin(node).path == self.source.origin(self.node).path
 
     @property
     def where(self) -> str:

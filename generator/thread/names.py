@@ -160,7 +160,7 @@ class Names:
     def is_global(self, occurrence: Occurrence, key: str) -> bool:
         """Returns whether a name refers to a definition, an import of its fragment, or a builtin."""
         source, text = self._sources[key], self.texts[key]
-        imports = self._imports.get(source.traced.origin_at(source.span(occurrence.node)[0]).path, {})
+        imports = self._imports.get(source.origin(occurrence.node).path, {})
         is_imported = any(imported.alias == occurrence.name for imported in imports.values())
         return (
             is_imported or bool(self._definition(text.variable(occurrence), key)) or hasattr(builtins, occurrence.name)

@@ -1,4 +1,4 @@
-"""Edits for values that travel outward: returns, the results of calls and scans, and annotations.
+"""Carries values outward: returns, the results of calls and scans, and annotations.
 
 A function returns a value beside its result: `return x` becomes `return x, cache`, and `x = f(y)` becomes
 `x, cache = f(y)`. The result stays one element: `return a, b` becomes `return (a, b), cache`.
@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import ast
 
-from generator.code.traced import Edit
-from generator.code.tree import TracedTree
+from generator.code.arguments import beside, first_item, tuple_type
+from generator.code.edits import Edits
 from generator.errors import LoomError
 from generator.thread.functions import Call, Function
 from generator.thread.plan import Plan
 
 
-def return_edits(plan: Plan, function: Function) -> list[Edit]:
-    """Returns edits that make `return x` into `return x, name`; in a scanned function they replace the None."""
+def return_also(plan: Plan, function: Function, edits: Edits) -> None:
+    """Makes `return x` into `return x, name`; in a scanned function the names take the place of the None."""
     names = plan.functions[function.id].returned
     if not names:
-        return []
-    source, edits, results = function.source, [], [plan.result(function.id, name) for name in names]
+        return
+    source, results, cause = function.source, [plan.result(function.id, name) for name in names], plan.cause(names[0])
     scanned = _is_scanned(plan, function.id)
     for node in function.own_nodes:
         if not isinstance(node, ast.Return):
@@ -34,37 +34,37 @@ def return_edits(plan: Plan, function: Function) -> list[Edit]:
                 message = f"{function.id} is scanned and must also return {names[0]}, "
                 remedy = "Write `return x, None`."
                 raise LoomError(f"{message}and does not end in `return carry, None`", source.where(node), remedy)
-            start, end = source.span(last)
-            edits.append(plan.insert(start, _pack(results), names[0], end))
+            edits.replace(last, _pack(results), cause)
         elif not _passes_through(plan, function, node.value):
-            edits += _append(plan, source, node.value, results, names[0])
+            (statement,) = edits.find(node).body
+            edits.change(statement, lambda s: s.with_changes(value=beside(edits, s.value, results, cause)))
     if function.node.returns is not None and not scanned:
-        start, end = source.with_parentheses(function.node.returns)
-        types = ", ".join(plan.annotation(function.id, name) for name in names)
-        edits += [plan.insert(start, "tuple[", names[0]), plan.insert(end, f", {types}]", names[0])]
-    return edits
+        types = [plan.annotation(function.id, name) for name in names]
+        annotation = edits.find(function.node).returns
+        edits.change(annotation, lambda a: a.with_changes(annotation=tuple_type(edits, a.annotation, types, cause)))
 
 
-def result_edits(plan: Plan, call: Call) -> list[Edit]:
-    """Returns edits that make `x = f(x)` into `x, name = f(x)`, or into `f(x)[0]` where the value is not used."""
+def take_results(plan: Plan, call: Call, edits: Edits) -> None:
+    """Makes `x = f(x)` into `x, name = f(x)`, or into `f(x)[0]` where the value is not used."""
     names = plan.result_names(call)
     if not names:
-        return []
+        return
     caller = plan.graph.functions[call.caller]
     source, returned = caller.source, plan.functions[call.callee].returned
-    value, where = returned[0], source.where(call.statement)
+    value, where, cause = returned[0], source.where(call.statement), plan.cause(returned[0])
     is_unused, target = set(names) == {"_"}, None
     match call.statement:
         case ast.Return(call.node) if _passes_through(plan, caller, call.node):
-            return []
+            return
         case ast.Expr(call.node) if is_unused:
-            return []
+            return
         case ast.Assign([only], call.node):
             target = only
     if is_unused and call.is_scan:
-        return []
+        return
     if is_unused and target is None and not isinstance(plan.graph.functions[call.callee].node, ast.AsyncFunctionDef):
-        return [plan.insert(source.span(call.node)[1], "[0]", value)]
+        edits.change(call.node, lambda node: first_item(edits, node, cause))
+        return
     if "_" in names or call.is_scan:
         _check_unread(caller)
     if target is None:
@@ -75,12 +75,13 @@ def result_edits(plan: Plan, call: Call) -> list[Edit]:
         if last is None:
             message = f"this scan also returns {', '.join(names)}, and its result is not assigned to `carry, _`"
             raise LoomError(message, where, "Write `x, _ = jax.lax.scan(...)`.")
-        start, end = source.span(last)
-        return [plan.insert(start, _pack(names), value, end)]
+        edits.replace(last, _pack(names), cause)
+        return
     if _is_scanned(plan, call.callee):
         message = f"{call.callee} must also return {value}, and is called here as well as scanned"
         raise LoomError(message, where, "Nest a function of its own in the scan.")
-    return _append(plan, source, target, names, value)
+    (assigned,) = edits.find(call.statement).body[0].targets
+    edits.change(assigned, lambda a: a.with_changes(target=beside(edits, a.target, names, cause)))
 
 
 def _is_scanned(plan: Plan, function: str) -> bool:
@@ -102,14 +103,6 @@ def _second_element(node: ast.expr, name: str) -> ast.expr | None:
         case ast.Tuple([_, (ast.Name() | ast.Constant(None)) as second]) if ast.unparse(second) == name:
             return second
     return None
-
-
-def _append(plan: Plan, source: TracedTree, node: ast.expr, names: list[str], cause: str) -> list[Edit]:
-    """Returns edits that put names beside an expression or a target, because of the value `cause`."""
-    (start, end), more = source.with_parentheses(node), ", ".join(names)
-    if isinstance(node, ast.Tuple) and node.elts and source.with_parentheses(node.elts[0])[0] == start:
-        return [plan.insert(start, "(", cause), plan.insert(end, f"), {more}", cause)]
-    return [plan.insert(end, f", {more}", cause)]
 
 
 def _passes_through(plan: Plan, function: Function, value: ast.expr) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
-from generator.code.traced import Edit, Origin, Traced
+from generator.code.traced import Origin
 from generator.code.tree import dotted_name
 from generator.errors import LoomError
 from generator.language.parts import Provider
@@ -53,9 +53,9 @@ class Plan:
         """Returns the values that a call passes."""
         return [name for name, value in self.values.items() if call in value.passes]
 
-    def insert(self, offset: int, text: str, name: str, end: int | None = None) -> Edit:
-        """Returns an edit that inserts text because of a value."""
-        return Edit(offset, offset if end is None else end, Traced.insert(text, self.values[name].origin))
+    def cause(self, name: str) -> Origin:
+        """Returns the line because of which a value is carried."""
+        return self.values[name].origin
 
     def annotation(self, function: str, name: str) -> str:
         """Returns the type that a value has in a function."""

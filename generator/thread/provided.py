@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
+import libcst as cst
+
 from generator.code.bindings import names_in, scopes_of
+from generator.code.edits import Edits, Statement
+from generator.code.renaming import replace_names
 from generator.code.traced import Traced
-from generator.code.tree import FUNCTIONS, TracedTree, dotted_name, reindent, walk
+from generator.code.tree import FUNCTIONS, TracedTree, dotted_name, walk
 from generator.errors import LoomError
 from generator.language.parts import Provider
 from generator.thread.functions import Call, Function
 from generator.thread.plan import Plan
-from generator.weave.adapt import replace_names
 
 _PATH = re.compile(r"""None|(?P<head>\w+)(\.(?P<attribute>\w+)|\[(?P<item>["']\w+["'])\])""")
 
@@ -30,23 +34,22 @@ def provider_order(plan: Plan, function: Function) -> list[str]:
         raise LoomError(f"{' and '.join(cycle)} are made from each other", str(origin), "Break the cycle.") from None
 
 
-def provider_statements(plan: Plan, function: Function, provider: Provider, indent: str) -> Traced:
+def provider_statements(plan: Plan, function: Function, provider: Provider, edits: Edits) -> list[Statement]:
     """Returns `name = result`, or `if name is None: name = result` where callers may pass the value."""
     name, cause = provider.value, provider.origin
-    inner = indent + ("    " if provider.optional else "")
-    parts = [Traced.insert(f"{indent}if {name} is None:\n", cause)] if provider.optional else []
-    if provider.body.text:
-        parts.append(reindent(_adapt(plan, function, provider, provider.body), len(inner)))
-    parts += [Traced.insert(f"{inner}{name} =", cause), _result(plan, function, provider), Traced.insert("\n", cause)]
-    return Traced.join(parts)
-
-
-def _result(plan: Plan, function: Function, provider: Provider) -> Traced:
-    return _adapt(plan, function, provider, Traced.insert(" ", provider.origin) + provider.result)
+    statements = edits.copy(_adapt(plan, function, provider, provider.body))
+    (last,) = edits.copy(_adapt(plan, function, provider, provider.returned))
+    assignment = edits.new(cst.Assign([cst.AssignTarget(cst.Name(name))], last.body[0].value), cause)
+    statements.append(edits.altered(last, body=[assignment], leading_lines=()))
+    if not provider.optional:
+        return statements
+    return [edits.new(cst.If(cst.parse_expression(f"{name} is None"), cst.IndentedBlock(statements)), cause)]
 
 
 def _adapt(plan: Plan, function: Function, provider: Provider, text: Traced) -> Traced:
     """Returns a provider's text in the names of its site: `self.config` for `config`, and no local of the site."""
+    if not text.text:
+        return text
     change = plan.functions[function.id]
     known = {"self", *function.parameter_names, *change.required, *change.optional, *change.provided}
     assigned = plan.graph.classes.assigned.get("config", ()) if function.class_name else ()
@@ -72,7 +75,7 @@ def _check_hygiene(provider: Provider, function: Function, own: set[str]) -> Non
     if rebound:
         message = f"the provider of {provider.value} rebinds {rebound[0]}, which {provider.site} ({function.where}) has"
         raise LoomError(message, str(provider.origin), "Bind another name.")
-    texts = [provider.body, Traced.insert(" ", provider.origin) + provider.result]
+    texts = provider.body, provider.returned
     read = {name for text in texts if text.text for name in scopes_of(TracedTree(text).tree).outside()}
     site = scopes_of(function.source.tree).inner[function.node]
     for name in sorted((read - own - set(provider.reads)) & (site.bound | site.outer)):
@@ -89,7 +92,7 @@ def inlined(plan: Plan, function: Function, name: str) -> str:
     uses the value for nothing else. An item is passed by one call only.
     """
     provider = plan.values[name].providers.get(function.id)
-    text = provider.result.text.split("#")[0].strip() if provider else ""
+    text = provider.result if provider else ""
     if provider is None or provider.optional or provider.body.text or not (path := _PATH.fullmatch(text)):
         return ""
     calls = [call for call in plan.graph.calls_of[function.id] if call in plan.values[name].passes]
@@ -97,7 +100,7 @@ def inlined(plan: Plan, function: Function, name: str) -> str:
     if name in names_in(function.node) | reads or not calls or (len(calls) > 1 and path["item"]):
         return ""
     is_constant = text == "None" or _is_constant(plan, function, calls, path)
-    return _result(plan, function, provider).text.split("#")[0].strip() if is_constant else ""
+    return replace(provider, returned=_adapt(plan, function, provider, provider.returned)).result if is_constant else ""
 
 
 def _is_constant(plan: Plan, function: Function, calls: list[Call], path: re.Match[str]) -> bool:

@@ -7,7 +7,7 @@ import ast
 from generator.code.assignment import DefiniteAssignment
 from generator.code.bindings import COMPREHENSIONS, scopes_of
 from generator.code.traced import Traced
-from generator.code.tree import TracedTree, dotted_name, walk
+from generator.code.tree import TracedTree, dotted_name, position, walk
 from generator.errors import LoomError
 from generator.thread.functions import Call, Function, functions_in
 from generator.thread.mentions import check_mentions
@@ -82,10 +82,10 @@ def _check_emitted(plan: Plan, value: Value, function: Function) -> None:
     text, source = plan.graph.names.texts[function.key], function.source
     variable = plan.graph.names.local(function, value.name)
     bindings = (o.node for o in text.scopes.occurrences if text.variable(o) == variable)
-    last = max((source.span(node)[0] for node in bindings if node in text.binding_nodes), default=0)
+    last = max((position(node) for node in bindings if node in text.binding_nodes), default=(0, 0))
     for mark in find_marks(function, "emit"):
         is_looped = _is_looped(function, mark)
-        if dotted_name(mark.args[0]) == value.name and (is_looped or last > source.span(mark)[0]):
+        if dotted_name(mark.args[0]) == value.name and (is_looped or last > position(mark)):
             message = f"{function.id} emits {value.name} and binds it again{', in a loop' if is_looped else ''}"
             raise LoomError(message, source.where(mark), "Emit it after that, or under another name.")
 
@@ -144,7 +144,7 @@ def check_result(plan: Plan, texts: dict[str, Traced]) -> None:
             for name, line in flow.unbound:
                 message = f"{function.id} reads {name} here, and {name} may not have a value yet"
                 remedy = "Bind it on every path before: a loop or a branch without else may be skipped."
-                raise LoomError(message, str(text.origin_at(source.tree.offset(line, 0))), remedy)
+                raise LoomError(message, str(text.rows(row := source.tree.row(line), row + 1).origin_at(0)), remedy)
             is_new = function.id not in plan.functions  # a provider brings it
             returned = [] if is_new else plan.functions[function.id].returned
             if returned and not flow.ends:

@@ -64,12 +64,12 @@ class Value:
 
     @property
     def _fallbacks(self) -> set[str]:
-        return {p.result.text.strip() for p in self.providers.values() if p.optional}
+        return {p.result for p in self.providers.values() if p.optional}
 
     def literal(self, site: str) -> str:
         """Returns the fallback of a site if it can be a default: None, or the same literal at all sites; else ''."""
         provider = self.providers.get(site)
-        text = provider.result.text.strip() if provider and provider.optional and not provider.body.text else ""
+        text = provider.result if provider and provider.optional and not provider.body.text else ""
         return text if text == "None" or (_LITERAL.fullmatch(text) and len(self._fallbacks) == 1) else ""
 
     @property
@@ -143,7 +143,7 @@ def _read_mark(values: dict[str, Value], graph: CallGraph, function: Function, m
         case _:
             remedy = f"Bind a local name, and write {word}(NAME)."
             raise LoomError(f"{word}() takes one local name", function.source.where(mark), remedy)
-    origin = function.source.traced.origin_at(function.source.span(mark)[0])
+    origin = function.source.origin(mark)
     value = values.setdefault(name, Value(name, origin))
     value.marks.setdefault(word, origin)
     if word == "receive":
@@ -157,7 +157,7 @@ def _read_mark(values: dict[str, Value], graph: CallGraph, function: Function, m
 def is_own_parameter(function: Function, provider: Provider) -> bool:
     """Returns whether a provider returns a parameter of its site with the name of the value."""
     name = provider.value
-    return not provider.body.text and provider.result.text.strip() == name and name in function.parameter_names
+    return not provider.body.text and provider.result == name and name in function.parameter_names
 
 
 def read_requests(graph: CallGraph, values: dict[str, Value]) -> list[tuple[str, str]]:

@@ -15,12 +15,12 @@ from generator.code.bindings import (
     COMPREHENSIONS,
     as_operand,
     bound_names,
-    imported_name,
     names_in,
     scopes_of,
 )
-from generator.code.traced import Edit, Origin, Traced
-from generator.code.tree import SCOPES, Function, TracedTree, blocks, called_name, dotted_name, walk
+from generator.code.renaming import replace_names
+from generator.code.traced import Origin, Traced
+from generator.code.tree import Function, TracedTree, blocks, called_name, dotted_name, walk
 from generator.errors import LoomError
 from generator.language.parts import Splice
 from generator.weave.points import Point
@@ -105,40 +105,6 @@ def adapt_fields(splice: Splice, point: Point, host: ast.ClassDef) -> Traced:
     if twice := sorted(bound & scopes_of(point.source.tree).inner[host].bound):
         raise _error(splice, f"defines {twice[0]}, which the class at {point.where} has", "Give it another name.")
     return splice.body
-
-
-def replace_names(text: Traced, replaced: Mapping[str, str], looped: Mapping[str, str] | None = None) -> Traced:
-    """Replaces names that statements read from outside or bind at their top.
-
-    Args:
-        replaced: name -> another name, or an expression.
-        looped: the same for variables of comprehensions.
-    """
-    body, edits = TracedTree(text), []
-    scopes = scopes_of(body.tree)
-    for alias, scope in scopes.imports:
-        if (name := imported_name(alias)) in replaced and scope is scopes.module:
-            remedy = "Import it at the top of the fragment, or under another name."
-            raise LoomError(f"{name} is imported here, and a name in the host too", body.where(alias), remedy)
-    in_strings = {
-        name: node for node in walk(body.module) if isinstance(node, ast.FormattedValue) for name in walk(node.value)
-    }
-    for name, node, scope in scopes.occurrences:
-        binder = scope.binder(name)
-        names = replaced if binder in (None, scopes.module) else looped or {}
-        new = names.get(name, name) if binder is None or not isinstance(binder.node, SCOPES) else name
-        if new == name:
-            continue
-        start, end = body.tree.span_of_name(node, name)
-        if string := in_strings.get(node):
-            after = body.text[body.span(string.value)[1] :].lstrip()
-            if re.match("=(?!=)", after) or re.search(r"[\"'\\\n]", new):  # f"{name=}", and what Python 3.11 refuses
-                message = f"{name} stands for {new} here, which cannot be written in this f-string"
-                where = str(body.traced.origin_at(start))
-                raise LoomError(message, where, "Give it a name of its own in a line above.")
-            new = f"({new})" if new.startswith("{") else new
-        edits.append(Edit(start, end, body.inserted(new, start)))
-    return body.traced.edited(edits)
 
 
 def _unread(point: Point, body: TracedTree) -> set[str]:

@@ -15,7 +15,8 @@ import ast
 from collections.abc import Collection, Mapping
 
 from generator.code.bindings import as_operand, scopes_of
-from generator.code.traced import Edit, Traced
+from generator.code.edits import Edits
+from generator.code.traced import Traced
 from generator.code.tree import TracedTree, children, dotted_name, parameters
 from generator.errors import LoomError, nearest
 from generator.recipe.pattern import Kind, Pattern, parenthesize
@@ -39,7 +40,7 @@ def count_layers(text: Traced, fragment: str, pattern: Pattern) -> Traced:
     """
     if f"{WORD}." not in text.text:
         return text
-    source, edits = TracedTree(text), list[Edit]()
+    edits = Edits(source := TracedTree(text))
     words = free_occurrences(WORD, source)
 
     def visit(node: ast.AST, parent: ast.AST) -> None:
@@ -48,12 +49,11 @@ def count_layers(text: Traced, fragment: str, pattern: Pattern) -> Traced:
             for child in children(node):
                 visit(child, node)
         elif member.attr not in _PLACES:
-            start, end = source.span(node)
             counted = _count_expression(node, member.attr, source, pattern, pattern.kinds_with(fragment))
-            edits.append(Edit(start, end, source.inserted(_fit_in_place(counted, node, parent), start)))
+            edits.replace(node, _fit_in_place(counted, node, parent))
 
     visit(source.module, source.module)
-    return text.edited(edits)
+    return edits.made()
 
 
 def free_occurrences(name: str, source: TracedTree) -> set[ast.AST]:
@@ -104,33 +104,32 @@ def _apply_lambda(call: ast.Call, members: dict[str, str], source: TracedTree) -
         case ast.Call(args=[ast.Lambda(args=ast.arguments(defaults=[])) as function], keywords=[]) if (
             len(parameters(function)) == 1
         ):
-            inner, (start, end) = scopes_of(source.tree).inner[function], source.with_parentheses(function.body)
+            inner, edits = scopes_of(source.tree).inner[function], Edits(source)
             nodes = {use.node for use in scopes_of(source.tree).occurrences if use.binder is inner}
-            edits = member_edits(source, function.body, nodes, members, _GIVE_IT)
-            moved = [Edit(one - start, other - start, new) for one, other, new in edits]
-            return source.traced[start:end].edited(moved).text
+            replace_members(edits, function.body, nodes, members, _GIVE_IT)
+            return edits.text(function.body)
     word = dotted_name(call.func)
     remedy = f"Write {word}(lambda {_CALLED[word.rpartition('.')[2]]}: ...)."
     raise LoomError(f"{word}() takes a function of one argument", source.where(call), remedy)
 
 
-def member_edits(
-    source: TracedTree, root: ast.AST, nodes: Collection[ast.AST], members: Mapping[str, str], advice: str = ""
-) -> list[Edit]:
-    """Returns edits that replace the members of a layer or a group by expressions.
+def replace_members(
+    edits: Edits, root: ast.AST, nodes: Collection[ast.AST], members: Mapping[str, str], advice: str = ""
+) -> None:
+    """Replaces the members of a layer or a group by expressions.
 
     Args:
+        edits: of the text, to which the changes are added.
         nodes: the names of the layer or group, below the root.
         members: name -> expression.
         advice: a remedy for a missing member, with {} for its name.
     """
-    edits: list[Edit] = []
+    source = edits.source
 
     def visit(node: ast.AST, parent: ast.AST) -> None:
         member = node if isinstance(node, ast.Attribute) and node.value in nodes else None
         if member and member.attr in members:
-            start, end = source.span(member)
-            edits.append(Edit(start, end, source.inserted(_fit_in_place(members[member.attr], node, parent), start)))
+            edits.replace(member, _fit_in_place(members[member.attr], node, parent))
         elif member or node in nodes:
             if advice and member:
                 message = f"{dotted_name(node)} is read here, and some kind of layer is made without {member.attr!r}"
@@ -143,7 +142,6 @@ def member_edits(
                 visit(child, node)
 
     visit(root, source.module)
-    return edits
 
 
 def _fit_in_place(text: str, node: ast.AST, parent: ast.AST) -> str:

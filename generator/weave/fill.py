@@ -10,14 +10,18 @@ before                                      after, for an architecture with gate
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any, cast
 
+import libcst as cst
+
+from generator.code.edits import Edits, Statement, attached
 from generator.code.literals import literal
-from generator.code.traced import Edit, Traced
-from generator.code.tree import TracedTree, called_name, children, placeholder, reindent, walk
+from generator.code.traced import Traced
+from generator.code.tree import TracedTree, called_name, children, walk
 from generator.errors import LoomError, nearest
 from generator.language.fragment import Fragment
-from generator.language.parts import Provider
 from generator.recipe.expressions import evaluate
 from generator.recipe.recipe import Recipe
 from generator.weave.count import count_layers
@@ -31,15 +35,11 @@ def fill_fragment(fragment: Fragment, recipe: Recipe) -> Fragment:
     def filled(text: Traced) -> Traced:
         return count_layers(fill(text, recipe.settings), fragment.name, recipe.pattern)
 
-    def result(provider: Provider) -> Traced:  # an expression, which is filled as a statement
-        opening = Traced.insert("_ = ", provider.origin)
-        return filled(opening + provider.result)[len(opening.text) :]
-
     return replace(
         fragment,
         definitions=tuple(replace(d, text=filled(d.text)) for d in fragment.definitions),
         splices=tuple(replace(s, body=filled(s.body)) for s in fragment.splices),
-        providers=tuple(replace(p, body=filled(p.body), result=result(p)) for p in fragment.providers),
+        providers=tuple(replace(p, body=filled(p.body), returned=filled(p.returned)) for p in fragment.providers),
     )
 
 
@@ -50,93 +50,122 @@ def fill(text: Traced, settings: dict[str, object]) -> Traced:
         text: Python statements, indented or not.
         settings: name -> a string, number, boolean or list of them.
     """
-    edits = _fill_edits((source := TracedTree(text)).module, source, settings) if "setting(" in text.text else []
-    return fill(text.edited(edits), settings) if edits else text
+    if "setting(" not in text.text:
+        return text
+    edits = Edits(TracedTree(text))
+    _Fill(edits, settings).visit(edits.source.module)
+    return edits.made()
 
 
-def _fill_edits(node: ast.AST, source: TracedTree, settings: dict[str, object]) -> list[Edit]:
-    """Returns the outermost edits: the inside of a branch is filled in the next round."""
-    if isinstance(node, ast.If) and _is_decided(node.test):
-        return [_choose_branch(node, source, settings)]
-    if isinstance(node, ast.IfExp) and _is_decided(node.test):
-        chosen = node.body if _evaluate_test(node.test, source, settings) else node.orelse
-        return [Edit(*source.span(node), source.traced[slice(*source.with_parentheses(chosen))])]
-    if isinstance(node, ast.FormattedValue) and (edit := _number_edit(node, source, settings)):
-        return [edit]
-    if isinstance(node, ast.Call) and called_name(node) == "setting":
-        return [_literal_edit(node, source, settings)]
-    return [edit for child in children(node) for edit in _fill_edits(child, source, settings)]
+class _Fill:
+    """Collects the changes that fill settings; a branch that is not chosen is not visited."""
+
+    def __init__(self, edits: Edits, settings: dict[str, object]):
+        self._edits, self._settings = edits, settings
+
+    def visit(self, node: ast.AST) -> None:
+        if isinstance(node, ast.If) and _is_decided(node.test):
+            self._choose_branch(node)
+        elif isinstance(node, ast.IfExp) and _is_decided(node.test):
+            is_true = self._evaluate(node.test)
+            self.visit(node.body if is_true else node.orelse)
+            self._edits.change(
+                node,
+                lambda choice: self._edits.in_parentheses_of(choice, choice.body if is_true else choice.orelse),
+            )
+        elif isinstance(node, ast.FormattedValue) and self._is_number(node):
+            text = cst.FormattedStringText(str(self._value(node.value)))
+            self._edits.change(node, lambda _: self._edits.new(text, self._edits.source.origin(node.value)))
+        elif called_name(node) == "setting":
+            self._fill_literal(node)
+        else:
+            self._visit_all(children(node))
+
+    def _visit_all(self, nodes: Iterable[ast.AST]) -> None:
+        for node in nodes:
+            self.visit(node)
+
+    def _fill_literal(self, call: ast.AST) -> None:
+        source = self._edits.source
+        quote = "'" if "'" in source.code(call) else '"'  # that of the name: the call may be in an f-string
+        text = literal(self._value(call), source.where(call), quote)
+        # `setting("n").real` needs (3), and `setting("n") ** 2` needs (-3)
+        is_owner = isinstance(self._edits.parent(call), cst.Attribute)
+        alone = text[0] != "-" and not (text[0].isdigit() and is_owner)
+        self._edits.replace(call, text if alone else f"({text})")
+
+    def _is_number(self, node: ast.FormattedValue) -> bool:
+        """Returns whether a value in an f-string is a setting, an integer without a format."""
+        is_plain = called_name(node.value) == "setting" and node.conversion == -1 and node.format_spec is None
+        return is_plain and not self._edits.find(node).equal and isinstance(self._value(node.value), int)
+
+    def _value(self, call: ast.AST) -> object:
+        """Returns the value of the setting that a call asks for."""
+        where = self._edits.source.where(call)
+        match call:
+            case ast.Call(args=[ast.Constant(str(name))], keywords=[]):
+                if name in self._settings:
+                    return self._settings[name]
+                remedy = "Give it under [settings] in the architecture or the target. "
+                remedy += nearest(name, self._settings)
+                raise LoomError(f"no selected architecture or target has the setting {name!r}", where, remedy)
+        raise LoomError("setting() takes a name as a string", where, 'Write setting("NAME").')
+
+    def _evaluate(self, test: ast.expr) -> bool:
+        """Evaluates a test over settings and literals."""
+        edits = Edits(self._edits.source)
+        _Fill(edits, self._settings).visit(test)
+        try:
+            return bool(evaluate(edits.text(test), {}))
+        except (ValueError, TypeError, SyntaxError):
+            remedy = f"Use {_ARGUMENTS} over settings and literals of one type."
+            where = self._edits.source.where(test)
+            raise LoomError("this test of a setting cannot be decided while weaving", where, remedy) from None
+
+    def _choose_branch(self, node: ast.If) -> None:
+        """Puts the statements of the true branch in place of the whole statement; of an `elif`, in place of the rest.
+
+        A branch whose test is evaluated when the package runs begins the statement then.
+        """
+        chain, depth, branch = self._edits.find(node), 0, node
+        while _is_decided(branch.test) and not self._evaluate(branch.test):
+            depth += 1
+            if not isinstance(_branch(chain, depth), cst.If):
+                self._visit_all(branch.orelse)
+                break
+            (branch,) = branch.orelse  # type: ignore[assignment]
+        else:
+            self._visit_all(branch.body if _is_decided(branch.test) else [branch])
+        is_open = not _is_decided(branch.test)
+        if isinstance(self._edits.parent(node), cst.If):
+            self._edits.change(node, lambda chain: self._as_elif(chain, _branch(chain, depth), is_open, node))
+        else:
+            self._edits.put(node, lambda chain: self._as_statements(_branch(chain, depth), is_open))
+
+    def _as_elif(self, chain: cst.If, branch: cst.If | cst.Else | None, is_open: bool, node: ast.If) -> Any:
+        """Returns what takes the place of an `elif`."""
+        if branch is None:
+            return cst.RemoveFromParent()
+        if is_open:
+            return self._edits.altered(branch, leading_lines=chain.leading_lines)
+        new = cst.Else(branch.body, leading_lines=chain.leading_lines)
+        return self._edits.new(new, self._edits.source.origin(node))
+
+    def _as_statements(self, branch: cst.If | cst.Else | None, is_open: bool) -> Sequence[Any]:
+        """Returns what takes the place of a whole statement."""
+        if branch is None:
+            return []
+        if is_open:
+            return [self._edits.altered(branch, leading_lines=())]
+        first, *others = cast(Sequence[Statement], branch.body.body)
+        return [self._edits.altered(first, leading_lines=attached(first.leading_lines)), *others]
 
 
-def _literal_edit(call: ast.Call, source: TracedTree, settings: dict[str, object]) -> Edit:
-    start, end = source.span(call)
-    quote = "'" if "'" in source.code(call) else '"'  # that of the name: the call may be in an f-string
-    text = literal(settings[_setting_name(call, source, settings)], source.where(call), quote)
-    # `setting("n").real` needs (3), and `setting("n") ** 2` needs (-3)
-    alone = text[0] != "-" and not (text[0].isdigit() and source.text[end : end + 1] == ".")
-    return Edit(start, end, source.inserted(text if alone else f"({text})", start))
-
-
-def _number_edit(node: ast.FormattedValue, source: TracedTree, settings: dict[str, object]) -> Edit | None:
-    """Returns the edit of `{setting("n")}` in an f-string, if its value is an integer without a format."""
-    if called_name(node.value) != "setting" or not isinstance(node.value, ast.Call):
-        return None
-    value = settings[_setting_name(node.value, source, settings)]
-    start, end = source.span(node.value)
-    start, close = source.text.rfind("{", 0, start), source.text.find("}", end)
-    if source.text[end:close].strip() or not isinstance(value, int):
-        return None
-    return Edit(start, close + 1, source.inserted(str(value), start))
-
-
-def _setting_name(call: ast.Call, source: TracedTree, settings: dict[str, object]) -> str:
-    """Returns the name of the setting that a call asks for."""
-    match call:
-        case ast.Call(args=[ast.Constant(str(name))], keywords=[]):
-            if name in settings:
-                return name
-            remedy = f"Give it under [settings] in the architecture or the target. {nearest(name, settings)}"
-            raise LoomError(f"no selected architecture or target has the setting {name!r}", source.where(call), remedy)
-    raise LoomError("setting() takes a name as a string", source.where(call), 'Write setting("NAME").')
+def _branch(chain: cst.If | cst.Else | None, depth: int) -> cst.If | cst.Else | None:
+    """Returns a branch of an `if` by its number."""
+    return _branch(chain.orelse, depth - 1) if depth and isinstance(chain, cst.If) else chain
 
 
 def _is_decided(test: ast.expr) -> bool:
     """Returns whether a test has only settings and literals."""
     return {node.id for node in walk(test) if isinstance(node, ast.Name)} == {"setting"}
-
-
-def _choose_branch(node: ast.If, source: TracedTree, settings: dict[str, object]) -> Edit:
-    """Returns the edit that puts the statements of the true branch in place of the whole statement."""
-    first, (start, end) = source.span(node)[0], source.without_comments(node)
-    is_elif, block = source.text.startswith("elif", first), list[ast.stmt]()
-    while not block:
-        if _evaluate_test(node.test, source, settings):
-            block = node.body
-            continue
-        match node.orelse:
-            case [ast.If() as other] if source.text.startswith("elif", at := source.span(other)[0]):
-                if _is_decided(other.test):
-                    node = other
-                elif is_elif:  # the other test is evaluated when the package runs
-                    return Edit(start, source.text.rfind("\n", 0, at) + 1, Traced())
-                else:
-                    return Edit(first, at + len("elif"), source.inserted("if", at))
-            case []:
-                return Edit(start, end, Traced() if is_elif else placeholder(node, source))
-            case block:
-                pass
-    inside = source.traced[slice(*source.lines(block[0], block[-1]))]
-    if is_elif:
-        return Edit(start, end, source.inserted(" " * source.indent(node) + "else:\n", first) + inside)
-    return Edit(start, end, reindent(inside, source.indent(node)))
-
-
-def _evaluate_test(test: ast.expr, source: TracedTree, settings: dict[str, object]) -> bool:
-    """Evaluates a test over settings and literals."""
-    start, end = source.span(test)
-    edits = [Edit(one - start, other - start, new) for one, other, new in _fill_edits(test, source, settings)]
-    try:
-        return bool(evaluate(source.traced[start:end].edited(edits).text, {}))
-    except (ValueError, TypeError, SyntaxError):
-        remedy = f"Use {_ARGUMENTS} over settings and literals of one type."
-        raise LoomError("this test of a setting cannot be decided while weaving", source.where(test), remedy) from None

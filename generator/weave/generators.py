@@ -6,7 +6,8 @@ import ast
 import re
 
 from generator.code.caching import cached
-from generator.code.traced import Edit, Traced
+from generator.code.edits import Edits
+from generator.code.traced import Traced
 from generator.code.tree import FUNCTIONS, TracedTree, is_docstring, walk
 
 
@@ -15,15 +16,16 @@ def complete_generators(text: Traced) -> Traced:
     """Adds `yield from ()` to functions that are annotated as generators, and neither yield nor return a value."""
     if not re.search(r"-> (Iterator|Generator|Iterable)\b", text.text):
         return text
-    source, edits = TracedTree(text), list[Edit]()
+    edits = Edits(source := TracedTree(text))
     for function in walk(source.module):
         if isinstance(function, FUNCTIONS) and function.returns and _has_no_values(function):
             last = function.body[-1]
-            start, end = source.lines(last)
-            start = start if isinstance(last, ast.Pass) else end
-            line = " " * source.indent(last) + "yield from ()\n"
-            edits.append(Edit(start, end, source.inserted(line, source.span(last)[0])))
-    return text.edited(edits) if edits else text
+            line = edits.statement("yield from ()", source.origin(last))
+            if isinstance(last, ast.Pass):
+                edits.put(last, [line])
+            else:
+                edits.put_below(last, [line])
+    return edits.made()
 
 
 def _has_no_values(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

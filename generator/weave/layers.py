@@ -15,14 +15,17 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from generator.code.bindings import rename, scopes_of
-from generator.code.traced import Edit, Origin, Traced
-from generator.code.tree import FUNCTIONS, TracedTree, dotted_name, parameters, parse, reindent, walk
+from generator.code.arguments import add_arguments
+from generator.code.bindings import scopes_of
+from generator.code.edits import Edits
+from generator.code.renaming import rename
+from generator.code.traced import Origin, Traced
+from generator.code.tree import FUNCTIONS, TracedTree, dotted_name, parameters, parse, walk
 from generator.errors import LoomError
 from generator.language.parts import Definition
 from generator.recipe.pattern import Group, Kind, Pattern
 from generator.weave.adapt import Need
-from generator.weave.count import WORD, free_occurrences, member_edits
+from generator.weave.count import WORD, free_occurrences, replace_members
 
 
 def unroll_layers(
@@ -176,20 +179,22 @@ def _unroll(place: _LayerReference, copies: list[_LayerCopy]) -> tuple[Traced, l
         (copy,) = copies
         words = free_occurrences(WORD, source)
         members = [n for n in walk(source.module) if isinstance(n, ast.Attribute) and n.value in words]
-        edits, reads = _copy_edits(source, {node for node in members if node.attr == "last"}, copy)
-        return source.traced.edited(edits), [(copy.origin, name) for name in reads]
-    block, texts, names = TracedTree(source.traced[slice(*source.lines(loop.body[0], loop.body[-1]))]), [], []
-    nodes = free_occurrences(dotted_name(loop.target), block)
+        text, reads = _copy(source, {node for node in members if node.attr == "last"}, copy)
+        return text, [(copy.origin, name) for name in reads]
+    block, names, edits = TracedTree(source.lines(loop.body[0], loop.body[-1])), [], Edits(source)
+    nodes, statements = free_occurrences(dotted_name(loop.target), block), []
     for copy in copies:
-        edits, reads = _copy_edits(block, nodes, copy)
-        texts.append(reindent(block.traced.edited(edits), source.indent(loop)))
+        text, reads = _copy(block, nodes, copy)
+        statements += edits.copy(text)
         names += [(copy.origin, name) for name in reads]
-    return source.traced.edited([Edit(*source.without_comments(loop), Traced.join(texts))]), names
+    edits.put(loop, statements)
+    return edits.made(), names
 
 
-def _copy_edits(source: TracedTree, nodes: Collection[ast.AST], copy: _LayerCopy) -> tuple[list[Edit], list[str]]:
-    """Returns the edits of one copy, and the names in the arguments of its layers."""
-    edits, reads = member_edits(source, source.module, nodes, copy.members), list[str]()
+def _copy(source: TracedTree, nodes: Collection[ast.AST], copy: _LayerCopy) -> tuple[Traced, list[str]]:
+    """Returns one copy of a text, and the names in the arguments of its layers."""
+    edits, reads = Edits(source), list[str]()
+    replace_members(edits, source.module, nodes, copy.members)
     scopes = {use.node: use.scope for use in scopes_of(source.tree).occurrences}
     names: dict[ast.AST, str] = {  # function -> its parameter that is a layer
         node: parameter.arg
@@ -207,12 +212,8 @@ def _copy_edits(source: TracedTree, nodes: Collection[ast.AST], copy: _LayerCopy
             arguments = copy.call if scope and names.get(scope.node) == node.func.id else {}
         if arguments:
             reads += [n.id for text in arguments.values() for n in walk(parse(text).module) if isinstance(n, ast.Name)]
-            more = ", ".join(f"{name}={text}" for name, text in arguments.items())
-            last = max((source.span(argument)[1] for argument in (*node.args, *node.keywords)), default=0)
-            closing = re.compile(r"[\s)]*\)").match(source.text, last, source.span(node)[1] - 1)  # of the argument
-            at = (closing.end() if closing else last) or source.span(node)[1] - 1
-            edits.append(Edit(at, at, Traced.insert(f", {more}" if last else more, copy.origin)))
+            add_arguments(edits, node, [(f"{name}={text}", copy.origin) for name, text in arguments.items()])
     functions = {statement.name for statement in source.statements if isinstance(statement, FUNCTIONS)}
     if copy.prefix:
-        edits += rename(source, lambda name: f"{copy.prefix}_{name}" if name in functions else None)
-    return edits, reads
+        rename(edits, lambda name: f"{copy.prefix}_{name}" if name in functions else None)
+    return edits.made(), reads

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from generator.code.bindings import free_names, is_role_import
 from generator.code.caching import cached
 from generator.code.traced import Origin, Traced
-from generator.code.tree import FUNCTIONS, parse, walk
+from generator.code.tree import FUNCTIONS, TracedTree, parse, walk
 from generator.errors import LoomError
 from generator.language.fragment import Fragment
 from generator.language.grammar import WORDS
@@ -81,11 +81,11 @@ def _where(definition: Definition) -> Origin:
 
 def origin_of(text: Traced, name: str) -> Origin:
     """Returns the origin of the first use or definition of `name` in a text."""
-    tree = parse(text.text)
-    for node in walk(tree.module):
+    source = TracedTree(text)
+    for node in walk(source.module):
         named = isinstance(node, ast.Name) and node.id == name
         if named or (isinstance(node, (*FUNCTIONS, ast.ClassDef)) and node.name == name):
-            return text.origin_at(tree.span(node)[0])
+            return source.origin(node)
     return text.origin_at(0)
 
 

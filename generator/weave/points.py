@@ -54,8 +54,8 @@ class Point:
 
     def inside(self, other: Point) -> bool:
         """Returns whether this point is among the statements of another one."""
-        (start, end), (first, last) = self.source.span(self.statement), other.source.span(other.statement)
-        return self.key == other.key and first < start and end <= last
+        first, last = other.statement.lineno, other.statement.end_lineno or 0
+        return self.key == other.key and first < self.statement.lineno <= last
 
     def names_in(self, keyword: str) -> set[str]:
         """Returns the variables in the expression of a keyword."""
@@ -122,7 +122,7 @@ def _read_point(call: ast.Call, statement: ast.stmt, source: TracedTree) -> tupl
             remedy = f"Name the expression: point(..., name={text})."
             raise LoomError(f"a point shows {text}, which is not a local name", where, remedy)
         shown.append(argument.id)
-    texts = {word: source.text[slice(*source.with_parentheses(value))] for word, value in keywords.items()}
+    texts = {word: source.code(value) for word, value in keywords.items()}
     named = {word: f"({text})" if "\n" in text else text for word, text in texts.items()}
     if isinstance(statement, ast.With):  # a splice may rebind the same names as its statements
         shown += sorted(bound_names(*statement.body))

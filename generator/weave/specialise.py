@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from generator.code.bindings import free_names, rename
+from generator.code.bindings import free_names
+from generator.code.edits import Edits
+from generator.code.renaming import rename
 from generator.code.traced import Traced
 from generator.code.tree import TracedTree
 from generator.language.fragment import Fragment
@@ -138,4 +140,6 @@ def _rename_definitions(text: Traced, renamed: dict[str, str]) -> Traced:
     """Returns a text with some definitions renamed, itself too."""
     if not any(name in text.text for name in renamed):
         return text
-    return text.edited(rename(TracedTree(text), renamed.get))
+    edits = Edits(TracedTree(text))
+    rename(edits, renamed.get)
+    return edits.made()

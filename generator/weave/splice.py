@@ -18,20 +18,19 @@ from dataclasses import replace
 from typing import cast
 
 from generator.code.assignment import DefiniteAssignment
-from generator.code.bindings import bound_name, bound_names, scopes_of
+from generator.code.bindings import bound_name, bound_names
 from generator.code.caching import cached
-from generator.code.traced import Edit, Traced
+from generator.code.concrete import indent
+from generator.code.edits import Edits
+from generator.code.traced import Traced
 from generator.code.tree import (
     SCOPES,
     Function,
     TracedTree,
     called_name,
     children,
-    dotted_name,
     parameters,
     parse,
-    placeholder,
-    reindent,
     statement_expression,
     walk,
 )
@@ -42,6 +41,7 @@ from generator.weave.branches import check_branches, find_branches
 from generator.weave.generators import complete_generators
 from generator.weave.order import sort_splices
 from generator.weave.points import Point, find_points
+from generator.weave.returns import return_directly
 from generator.weave.shared import check_shared_bound, find_shared
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -120,15 +120,14 @@ def _splice_definition(
     Returns:
         The text, the values that threading must bring to the splices, and the names of the replaced points.
     """
-    points, needs, edits = find_points(key, text), list[Need](), []
+    points, needs, edits = find_points(key, text), list[Need](), Edits(TracedTree(text))
     outer = [p for p in points.values() if not any(p.inside(other) for other in points.values())]
     names: dict[Function, HostNames] = {}
     for point in outer:
         chosen = [splice for splice in splices if splice.point == point.name]
         if not point.hosts and point.owner:
-            edits.append(
-                _replace_point(point, [(splice, adapt_fields(splice, point, point.owner)) for splice in chosen])
-            )
+            fields = [(splice, adapt_fields(splice, point, point.owner)) for splice in chosen]
+            _replace_point(edits, point, fields)
             continue
         host = point.hosts[0]
         if host not in names:
@@ -137,8 +136,8 @@ def _splice_definition(
         _check_one_replaces(chosen, point)
         chosen = _in_order(chosen, point)
         adapted = [(splice, adapt(splice, point, names[host], threaded, needs)) for splice in chosen]
-        edits.append(_replace_point(point, adapted))
-    return text.edited(edits), tuple(needs), frozenset(point.name for point in outer)
+        _replace_point(edits, point, adapted)
+    return edits.made(), tuple(needs), frozenset(point.name for point in outer)
 
 
 def _in_order(splices: list[Splice], point: Point) -> list[Splice]:
@@ -147,20 +146,19 @@ def _in_order(splices: list[Splice], point: Point) -> list[Splice]:
     return sort_splices([*replacing, *(s for s in splices if s not in replacing)], point.where, replacing)
 
 
-def _replace_point(point: Point, bodies: list[tuple[Splice, Traced]]) -> Edit:
-    """Returns the edit that replaces a point by its splices, in order."""
-    source, width = point.source, point.source.indent(point.statement)
-    start, end = source.without_comments(point.statement)
+def _replace_point(edits: Edits, point: Point, bodies: list[tuple[Splice, Traced]]) -> None:
+    """Replaces a point by its splices, in order."""
     if isinstance(point.statement, ast.With):
         inside = _fill_block(point, bodies)
         _check_block_binds(point, inside, [splice for splice, _ in bodies])
-        new = Traced() if _is_only_pass(inside) else reindent(inside, width)
+        texts = [inside]
     else:
         for splice, body in bodies:
             _has_proceed(splice, body, point)
-        new = Traced.join(reindent(body, width) for _, body in bodies if not _is_only_pass(body))
-    placed = Edit(start, end, new if new.text else placeholder(point.statement, source))
-    return _return_directly(point, new, start, end) or placed
+        texts = [body for _, body in bodies]
+    texts = [text for text in texts if not _is_only_pass(text)]
+    if not return_directly(edits, point, texts):
+        edits.put(point.statement, [statement for text in texts for statement in edits.copy(text)])
 
 
 def _is_only_pass(body: Traced) -> bool:
@@ -168,47 +166,10 @@ def _is_only_pass(body: Traced) -> bool:
     return body.text.strip() == "pass"
 
 
-def _return_directly(point: Point, inside: Traced, start: int, end: int) -> Edit | None:
-    """Returns an edit that writes `return f(y)` for `x = f(y)` and `return x`, which were separate because of a point.
-
-    Either `x = f(y)` is above a point that is left empty, or it is all that remains of `with point(...):`.
-    """
-    host, source = point.hosts[-1] if point.hosts else None, point.source
-    blocks = (getattr(node, name, None) for node in walk(host) for name in ("body", "orelse")) if host else ()
-    block = next((found for found in blocks if isinstance(found, list) and point.statement in found), [])
-    index = block.index(point.statement) if point.statement in block else len(block)
-    if index + 1 >= len(block) or (inside.text and not point.is_block) or len(inside.text.strip().splitlines()) > 1:
-        return None
-    before = TracedTree(inside) if inside.text else source
-    first, last = (before.statements[0] if inside.text else block[index - 1]), block[index + 1]
-    if not (index or inside.text) or not isinstance(first, ast.Assign) or not isinstance(last, ast.Return):
-        return None
-    name, value = first.targets[0], last.value
-    if len(first.targets) > 1 or not isinstance(name, ast.Name) or dotted_name(value) != name.id:
-        return None
-    scopes = scopes_of(source.tree)
-    scope = scopes.inner[point.hosts[-1]]
-    uses = [use for use in scopes.occurrences if use.name == name.id and use.binder is scope]
-    if name.id in scope.outer or any(use.scope is not scope for use in uses):
-        return None  # a function inside reads it
-    if block is not point.hosts[-1].body and len(uses) > 2:
-        return None  # what is around the block, such as a loop or `finally`, may read it
-    after = source.lines(last)[1]
-    written = before.text.index("=", before.span(name)[1]) + 1
-    written += len(before.text[written:]) - len(before.text[written:].lstrip())
-    if inside.text:
-        margin = source.inserted(f"{' ' * source.indent(point.statement)}return ", start)
-        return Edit(start, after, margin + before.traced[written:])
-    if "\n" in source.text[source.span(first)[1] : start].rstrip("\n") or "#" in source.text[end:after]:
-        return None  # a comment belongs to one of the two statements
-    opening = source.inserted("return ", source.span(last)[0])
-    return Edit(source.span(first)[0], after, opening + source.traced[written:start])
-
-
 def _fill_block(point: Point, bodies: list[tuple[Splice, Traced]]) -> Traced:
     """Returns the statements of a block point inside its splices, of which the last is the outermost."""
     block: list[ast.stmt] = getattr(point.statement, "body", [])
-    inside = point.source.traced[slice(*point.source.lines(block[0], block[-1]))]
+    inside = point.source.lines(block[0], block[-1])
     for number, (splice, body) in enumerate(bodies):
         if _has_proceed(splice, body, point):
             inside = _wrap_block(body, inside)
@@ -274,7 +235,7 @@ def _check_block_binds(point: Point, inside: Traced, splices: list[Splice]) -> N
     block: list[ast.stmt] = getattr(point.statement, "body", [])
     if names := (bound_names(*block, comprehensions=False) & read) - elsewhere:
         head = "async def _():\n" if isinstance(host, ast.AsyncFunctionDef) else "def _():\n"
-        function = parse(head + reindent(inside, 4).text).statements[0]
+        function = parse(head + indent(inside, 4).text).statements[0]
         missing = sorted(names - DefiniteAssignment(cast(ast.FunctionDef, function), names).bound)
         if missing:
             message = f"may leave {missing[0]} without a value, which the statements at {point.where} give it"
@@ -284,6 +245,8 @@ def _check_block_binds(point: Point, inside: Traced, splices: list[Splice]) -> N
 
 def _wrap_block(body: Traced, inside: Traced) -> Traced:
     """Returns a splice at a block point with the statements of the host in place of `proceed()`."""
-    source = TracedTree(body)
-    calls = [node for node in walk(source.module) if called_name(statement_expression(node)) == "proceed"]
-    return body.edited(Edit(*source.without_comments(node), reindent(inside, source.indent(node))) for node in calls)
+    edits = Edits(source := TracedTree(body))
+    for node in walk(source.module):
+        if called_name(statement_expression(node)) == "proceed":
+            edits.put(cast(ast.stmt, node), edits.copy(inside))
+    return edits.made()

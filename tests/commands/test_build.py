@@ -114,7 +114,7 @@ class TestWriting:
         lock = json.loads(other)
         assert sorted(lock) == ["architecture", "generator", "inputs", "outputs", "seal", "target", "tools"]
         assert sorted(lock["outputs"]) == [path for path in PACKAGE if path != "gen.lock"]
-        assert sorted(lock["tools"]) == ["black", "jinja2", "pytokens"]
+        assert sorted(lock["tools"]) == ["black", "jinja2", "libcst", "pytokens"]
         assert lock["generator"]["sha256"] == hash_generator()
         for path in lock["inputs"]:
             woven.clear()

@@ -194,7 +194,7 @@ def test_the_generator_or_a_tool_changed(built, monkeypatch):
     monkeypatch.setattr("generator.commands.packages.weave_package", weave_files)
     assert states(built) == [("stale", f"{PLACE}/gen.lock", BUILD)], "where it makes the same"
     assert "the files are right, but the lock is not" in built.run("check", code=1).stdout
-    versions = {"black": "99", "jinja2": "99", "pytokens": "99"}
+    versions = {"black": "99", "jinja2": "99", "libcst": "99", "pytokens": "99"}
     monkeypatch.setattr("generator.disk.lock.find_tool_versions", lambda: versions)
     assert "became 99" in built.run("check", code=1).stdout
 

@@ -16,7 +16,15 @@ import pytest
 from generator.commands.cli import gen
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-HEAVY = {"black", "ruff", "concurrent.futures", "generator.language.fragment", "generator.weave", "generator.weaver"}
+HEAVY = {
+    "black",
+    "libcst",
+    "ruff",
+    "concurrent.futures",
+    "generator.language.fragment",
+    "generator.weave",
+    "generator.weaver",
+}
 HEAVY |= {"importlib.metadata", "jinja2", "packaging"}
 
 # what `gen` does, with the built-in library and the weaver of the tests, then the modules that were imported

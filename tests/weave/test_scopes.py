@@ -9,9 +9,11 @@ import pytest
 from miniature import definition, run
 from test_layers import BLOCK, MODEL, OFFSET, PATTERN, PERIOD, PLAIN, WINDOW, model, sizes
 
-from generator.code.bindings import free_names, rename, scopes_of
+from generator.code.bindings import free_names, scopes_of
+from generator.code.edits import Edits
+from generator.code.renaming import rename
 from generator.code.traced import Origin, Traced
-from generator.code.tree import TracedTree, reindent
+from generator.code.tree import TracedTree
 
 BLOCK = BLOCK.replace(
     "# in all", "# in all\n        dense_layers: int = 1  # of them\n        layers_each: int = 1  # of nothing"
@@ -76,9 +78,14 @@ def test_each_name_stands_where_the_tree_says(text):
     """Above the names, letters that are wider in UTF-8 than in the text."""
     text = f"'\u00e9\u00df'; é = 1\n{text}".replace("return ", "'\u00e9'; return ")
     source = TracedTree(Traced.copy(text, "x.py"))
-    for found in scopes_of(source.tree).occurrences:
-        start, end = source.tree.span_of_name(found.node, found.name)
-        assert text[start:end] == found.name
+    edits = Edits(source)
+    occurrences = scopes_of(source.tree).occurrences
+    for found in occurrences:
+        edits.rename(found.node, found.name, f"{found.name}_")
+    new = edits.made().text
+    renamed = scopes_of(TracedTree(Traced.copy(new, "x.py")).tree).occurrences
+    assert [use.name for use in renamed] == [f"{use.name}_" for use in occurrences]
+    assert new.replace("_", "") == text
 
 
 def test_equal_texts_share_a_tree_and_keep_their_origins():
@@ -87,21 +94,14 @@ def test_equal_texts_share_a_tree_and_keep_their_origins():
     assert (one.where(one.module.body[0]), other.where(other.module.body[0])) == ("one.py:7", "other.py:7")
 
 
-def test_lines_inside_strings_stay_where_they_are():
-    text = '    x = ("a"\n         f"{b}")\n    y = """c\n  d"""  # e\n    z = r\'\'\'\n\'\'\'\n'
-    assert reindent(Traced.copy(text, "x.py"), 2).text == (
-        '  x = ("a"\n       f"{b}")\n  y = """c\n  d"""  # e\n  z = r\'\'\'\n\'\'\'\n'
-    )
-
-
 def test_a_name_from_outside_is_renamed_where_it_is_meant_and_nowhere_else():
     text = (
         "def f(a: 'mask | None', b: mask = mask):\n    def g(mask):\n        return mask\n"
         "    return x.mask, g(mask=mask), [mask for mask in b], mask\n"
     )
-    source = TracedTree(Traced.copy(text, "x.py"))
-    edits = rename(source, {"mask": "local_mask"}.get)
-    assert source.traced.edited(edits).text == (
+    edits = Edits(TracedTree(Traced.copy(text, "x.py")))
+    rename(edits, {"mask": "local_mask"}.get)
+    assert edits.made().text == (
         "def f(a: 'local_mask | None', b: local_mask = local_mask):\n    def g(mask):\n        return mask\n"
         "    return x.mask, g(mask=local_mask), [mask for mask in b], local_mask\n"
     )
