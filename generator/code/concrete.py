@@ -6,11 +6,13 @@ the tokens of each node come from.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import libcst as cst
 
-from generator.code.printing import NO_CAUSES, Body, Causes, Notes, Origins, Printer, Reader
+from generator.code.printing import NO_CAUSES, Body, Causes, Lines, Origins, Printer, Reader
 from generator.code.traced import Traced
 from generator.code.tree import HEAD, is_indented
 from generator.errors import LoomError
@@ -27,15 +29,18 @@ class Concrete:
         indent: the blanks in front of them.
         step: the blanks that a block has more.
         ends_in_newline: whether the last line ends in one; an expression alone need not.
-        origins: those of all tokens.
-        places: where an expression stands, without parentheses around it -> the expression.
-        lines: line on which a statement or `elif` begins, below its decorators -> the statement.
-        parents: node -> the one around it.
     """
 
-    def __init__(self, body: Body, indent: str, step: str, ends_in_newline: bool, notes: Notes):
-        self.body, self.indent, self.step, self.ends_in_newline = body, indent, step, ends_in_newline
-        self.origins, self.places, self.lines, self.parents = notes.origins, notes.places, notes.lines, notes.parents
+    def __init__(self, text: Traced, body: Body, indent: str, step: str, ends_in_newline: bool):
+        self._text, self.body, self.indent, self.step = text, body, indent, step
+        self.ends_in_newline = ends_in_newline
+
+    @cached_property
+    def notes(self) -> Reader:
+        """Where the nodes stand, and where their tokens come from."""
+        reader = Reader(self._text, self.indent, self.step)
+        reader.print(self.body)
+        return reader
 
     @classmethod
     def read(cls, text: Traced) -> Concrete:
@@ -52,35 +57,44 @@ class Concrete:
             raise LoomError("libcst cannot read this line", where, "Write it in another way.") from None
         body: Any = module.body[0].body if indented else module  # type: ignore[union-attr]
         indent = (body.indent or module.default_indent) if indented else ""
-        notes = Reader(text, indent, module.default_indent)
-        notes.print(body)
-        if not notes.is_at_end:
+        concrete = cls(text, body, indent, module.default_indent, module.has_trailing_newline)
+        if not concrete.notes.is_at_end:
             remedy = "Take out byte order marks and form feeds."
             raise LoomError("libcst would not keep this text as it is", str(text.origin_at(0)), remedy)
-        return cls(body, indent, module.default_indent, module.has_trailing_newline, notes)
+        return concrete
+
+    @property
+    def statements(self) -> dict[cst.CSTNode, Lines]:
+        """The lines of each statement."""
+        return self.notes.statements if self.ends_in_newline else {}
 
     def printed(
-        self, body: Body | None = None, origins: Origins | None = None, causes: Causes = NO_CAUSES, indent: str = ""
+        self,
+        body: Body | None = None,
+        origins: Origins | None = None,
+        causes: Causes = NO_CAUSES,
+        statements: Mapping[cst.CSTNode, Lines] | None = None,
+        indent: str = "",
     ) -> Traced:
         """Returns the text of the statements, or of others in their place.
 
         Args:
             origins: those of the tokens of `body`.
             causes: node without origins -> the line that caused it and what it holds.
+            statements: those that are printed as their lines where they have not moved.
             indent: the blanks in front of the statements, '' for those that there are.
         """
         body, indent = body or self.body, indent or self.indent
-        printer = Printer(origins or self.origins, causes, indent, self.step)
+        printer = Printer(origins or self.notes.origins, causes, statements or self.statements, indent, self.step)
         printer.print(body)
         text = printer.traced() if self.ends_in_newline else printer.traced()[:-1]
-        if not printer.has_copies:  # a node that stands twice has no one place
-            _remember(text, Concrete(body, indent, self.step, self.ends_in_newline, printer))
+        _remember(text, Concrete(text, body, indent, self.step, self.ends_in_newline))
         return text
 
 
 def read_concrete(text: Traced) -> Concrete:
     """Returns the tree of a text; texts that were printed lately are not parsed again."""
-    if text not in _known:
+    if text not in _known or _known[text].notes.has_copies:  # a node that stands twice has no one place
         _remember(text, Concrete.read(text))
     return _known[text]
 

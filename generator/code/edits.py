@@ -22,7 +22,7 @@ from typing import Any
 import libcst as cst
 
 from generator.code.concrete import Concrete, Statement, read_concrete
-from generator.code.printing import Origins
+from generator.code.printing import Block, Lines, Origins
 from generator.code.traced import Origin, Traced
 from generator.code.tree import TracedTree, position
 from generator.errors import LoomError
@@ -41,6 +41,7 @@ class Edits:
         self._dropped: set[cst.CSTNode] = set()
         self._causes: dict[cst.CSTNode, Origin] = {}
         self._origins: Origins = {}
+        self._lines: dict[cst.CSTNode, Lines] = {}
 
     @cached_property
     def concrete(self) -> Concrete:
@@ -64,22 +65,24 @@ class Edits:
             case ast.Tuple(elts=[first, *_]):  # of which ast counts the parentheses, and libcst does not
                 return self._around(first, cst.Tuple)
             case ast.arg():
-                name = self.concrete.places[*position(node), node.lineno, node.col_offset + len(node.arg.encode())]
-                return self.concrete.parents[name]
+                name = self.concrete.notes.places[
+                    *position(node), node.lineno, node.col_offset + len(node.arg.encode())
+                ]
+                return self.concrete.notes.parents[name]
             case ast.stmt():
-                return self.concrete.lines[node.lineno]
+                return self.concrete.notes.lines[node.lineno]
         at: Any = node
-        return self.concrete.places[*position(at), at.end_lineno, at.end_col_offset]
+        return self.concrete.notes.places[*position(at), at.end_lineno, at.end_col_offset]
 
     def _around(self, node: ast.AST, kind: type[cst.CSTNode]) -> Any:
-        found = self.concrete.parents[self.find(node)]
+        found = self.concrete.notes.parents[self.find(node)]
         while not isinstance(found, kind):
-            found = self.concrete.parents[found]
+            found = self.concrete.notes.parents[found]
         return found
 
     def parent(self, node: ast.AST) -> cst.CSTNode:
         """Returns the node of libcst around an expression or a statement."""
-        return self.concrete.parents[self.find(node)]
+        return self.concrete.notes.parents[self.find(node)]
 
     def change(self, node: ast.AST | cst.CSTNode, change: Change) -> None:
         """Changes a node; several changes of one follow each other."""
@@ -146,7 +149,8 @@ class Edits:
         if not text.text:
             return []
         concrete = read_concrete(text)
-        self._origins.update(concrete.origins)
+        self._origins.update(concrete.notes.origins)
+        self._lines.update(concrete.statements)
         return list(concrete.body.body)
 
     def made(self) -> Traced:
@@ -154,7 +158,7 @@ class Edits:
         if not self:
             return self.source.traced
         body = self.changed(self.concrete.body)
-        return self.concrete.printed(body, self._origins, self._causes)
+        return self.concrete.printed(body, self._origins, self._causes, {**self.concrete.statements, **self._lines})
 
     def text(self, node: ast.AST) -> str:
         """Returns the text of an expression, with the changes in it made and the parentheses around it."""
@@ -162,12 +166,12 @@ class Edits:
 
     def changed(self, node: Any) -> Any:
         """Returns a node with the changes in it made."""
-        self._origins.update(self.concrete.origins)
+        self._origins.update(self.concrete.notes.origins)
         return node.visit(_Transformer(self, {*self._changes, *self._statements, *self._above, *self._dropped}))
 
     def kept(self, old: cst.CSTNode, new: Any) -> Any:
         """Returns a node after handing it the origins of the one whose place it takes, if it is of its kind."""
-        if type(new) is type(old) and new not in self._causes and old in self._origins:
+        if isinstance(new, type(old)) and new not in self._causes and old in self._origins:
             self._origins.setdefault(new, self._origins[old])
         return new
 
@@ -223,14 +227,14 @@ class Edits:
         lines = range(node.lineno, node.end_lineno + 1)
         names = [
             found
-            for (line, column, *_), found in sorted(self.concrete.places.items(), key=lambda item: item[0])
+            for (line, column, *_), found in sorted(self.concrete.notes.places.items(), key=lambda item: item[0])
             if line in lines
             and isinstance(found, cst.Name)
             and found.value == name
             and (line, column) >= position(node)
         ]
         binds = (cst.AsName, cst.MatchAs, cst.MatchStar, cst.MatchMapping, cst.NameItem)
-        return next(found for found in names if isinstance(self.concrete.parents[found], binds))
+        return next(found for found in names if isinstance(self.concrete.notes.parents[found], binds))
 
 
 class _Transformer(cst.CSTTransformer):
@@ -245,7 +249,7 @@ class _Transformer(cst.CSTTransformer):
             around: cst.CSTNode | None = node
             while around is not None and around not in self._entered:
                 self._entered.add(around)
-                around = edits.concrete.parents.get(around)
+                around = edits.concrete.notes.parents.get(around)
 
     def on_visit(self, node: cst.CSTNode) -> bool:
         return node in self._entered
@@ -253,7 +257,8 @@ class _Transformer(cst.CSTTransformer):
     def on_leave(self, original_node: cst.CSTNode, updated_node: Any) -> Any:
         if original_node not in self._entered:
             return updated_node
-        new = self._edits.kept(original_node, updated_node)
+        new = Block.of(updated_node) if isinstance(updated_node, cst.IndentedBlock) else updated_node
+        new = self._edits.kept(original_node, new)
         if isinstance(original_node, (cst.Module, cst.IndentedBlock)):
             new = self._edits.kept(new, self._with_statements(original_node, new))
         for change in self._edits.changes_of(original_node):

@@ -35,7 +35,7 @@ def segments(text: Traced) -> Lines:
                 lines.append([])
                 column = 0
             line = lines[-1]
-            origin = Origin(piece.origin.path, piece.origin.line + row) if piece.copied else piece.origin
+            origin = piece.of_row(row)
             if line and part and line[-1][1] != origin:
                 line.append((column, origin))
             elif not line and part.strip():

@@ -33,9 +33,11 @@ class Piece(NamedTuple):
     copied: bool = True
 
     def origin_at(self, offset: int) -> Origin:
-        if not self.copied:
-            return self.origin
-        return Origin(self.origin.path, self.origin.line + self.text.count("\n", 0, offset))
+        return self.of_row(self.text.count("\n", 0, offset) if self.copied else 0)
+
+    def of_row(self, row: int) -> Origin:
+        """Returns the origin of a line, from 0."""
+        return Origin(self.origin.path, self.origin.line + row) if self.copied and row else self.origin
 
     def slice(self, start: int, end: int) -> Piece:
         return Piece(self.text[start:end], self.origin_at(start), self.copied)

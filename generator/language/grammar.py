@@ -112,7 +112,7 @@ def _rows_in_strings(source: TracedTree) -> set[int]:
     """Returns the lines, from 0, that begin inside a string: their leading blanks belong to it."""
     from generator.code.concrete import read_concrete
 
-    places = read_concrete(source.traced).places.items()
+    places = read_concrete(source.traced).notes.places.items()
     strings = [place for place, node in places if type(node).__name__ in ("SimpleString", "FormattedString")]
     return {row for first, _, last, _ in strings for row in range(first, last)}
 
