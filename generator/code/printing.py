@@ -109,7 +109,7 @@ class Reader(_State):
 
     @property
     def is_at_end(self) -> bool:
-        """Whether as much was printed as there is text, but for a newline at the end."""
+        """Whether as much was printed as there is text, except a newline at the end."""
         return self._ahead in (0, -1)
 
     @property

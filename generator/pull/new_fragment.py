@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from generator.code.bindings import bound_names
 from generator.code.black import run_black
-from generator.code.traced import Traced
-from generator.code.tree import TracedTree
+from generator.code.edits import Edits
+from generator.code.traced import Origin, Traced
+from generator.code.tree import TracedTree, walk
 from generator.package.package import Package
 from generator.pull.edits import Hunk, PackageEdits, apply_replacements
 from generator.pull.imports import complete_imports, names_in_text
@@ -66,13 +67,21 @@ class _Candidate(NamedTuple):
 
     @property
     def text(self) -> str:
-        body = "\n".join(_dedent(self.lines))
-        for keyword, expression in self.point.named.items():
-            body = re.sub(rf"(?<![\w.]){re.escape(expression)}(?!\w)", keyword, body)
+        body = _with_keywords("\n".join(_dedent(self.lines)), self.point.named)
         names = names_in_text(body) or set()
         parameters = [name for name in ("self", *self.point.shown, *self.point.named) if name in names]
         body = "\n".join(shift(body.split("\n"), 4)).rstrip()
         return f'@splice("{self.point.name}"{self.order})\ndef _({", ".join(parameters)}):\n{body}\n'
+
+
+def _with_keywords(body: str, named: dict[str, str]) -> str:
+    """Returns statements with the keywords of a point in place of the expressions that these stand for."""
+    edits = Edits(TracedTree(Traced.insert(body, Origin("", 1))))
+    keywords = {ast.unparse(ast.parse(expression.strip(), mode="eval")): word for word, expression in named.items()}
+    for node in walk(edits.source.module) if keywords else ():
+        if isinstance(node, ast.expr) and (keyword := keywords.get(ast.unparse(node))):
+            edits.replace(node, keyword)
+    return edits.made().text
 
 
 class SpliceSearch:

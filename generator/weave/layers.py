@@ -11,14 +11,13 @@ layer of the pattern of a group; `layers.last` is a layer like the last one.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from generator.code.arguments import add_arguments
 from generator.code.bindings import scopes_of
 from generator.code.edits import Edits
-from generator.code.renaming import rename
+from generator.code.renaming import rename, replace_names
 from generator.code.traced import Origin, Traced
 from generator.code.tree import FUNCTIONS, TracedTree, dotted_name, parameters, parse, walk
 from generator.errors import LoomError
@@ -164,12 +163,13 @@ def _copy_of_layer(kind: Kind, attribute: str, blocks: dict[str, str]) -> _Layer
 
 def _copy_of_group(group: Group, config: str, pattern: Pattern, blocks: dict[str, str]) -> _LayerCopy:
     kind = pattern.kinds[group.pattern[0]] if group.period == 1 else Kind("")
+    origin = kind.origin or group.origin or Origin("", 1)
     members = {
         "Block": blocks[kind.name] if group.period == 1 else "Period",
-        "count": re.sub(r"\bconfig\b", config, group.count),
+        "count": replace_names(Traced.insert(group.count, origin), {"config": config}).text,
         "stack": f"self.{group.name}_layers" if group.name else "self.layers",
     }
-    return _LayerCopy(members, kind.init, kind.call, kind.origin or group.origin or Origin("", 1), group.name)
+    return _LayerCopy(members, kind.init, kind.call, origin, group.name)
 
 
 def _unroll(place: _LayerReference, copies: list[_LayerCopy]) -> tuple[Traced, list[tuple[Origin, str]]]:
