@@ -190,6 +190,16 @@ def test_origins():
     ]
 
 
+def test_lines_that_stay_move_with_what_is_around_them():
+    def change(edits: Edits, nodes: dict[str, ast.AST]) -> None:
+        edits.put(nodes["point;"], lines(edits, "new()"))
+        edits.put(edits.source.statements[0], lambda node: node.body.body)
+
+    made = changed("if a:\n    for x in y:\n        s = '''b\n  c'''  # d\n        point()\n", change)
+    assert made.text == "for x in y:\n    s = '''b\n  c'''  # d\n    new()\n"
+    assert [piece.origin for piece in made.pieces] == [Origin("host.py", 2), CAUSE]
+
+
 def test_without_changes_the_text_is_the_same_object():
     source = TracedTree(Traced.copy("x  =  1\n", "a.py"))
     assert Edits(source).made() is source.traced

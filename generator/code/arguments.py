@@ -16,11 +16,7 @@ Added = tuple[str, Origin]  # the text of an item, and the line that caused it
 
 def comma(edits: Edits, cause: Origin) -> cst.Comma:
     """Returns a new comma and the blank after it."""
-    return edits.new(_comma(), cause)
-
-
-def _comma() -> cst.Comma:
-    return cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    return edits.new(cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")), cause)
 
 
 def add_arguments(edits: Edits, call: ast.Call, added: Sequence[Added], place: int | None = None) -> None:
@@ -95,30 +91,24 @@ def beside(edits: Edits, node: Any, names: Sequence[str], cause: Origin) -> cst.
     if isinstance(node, cst.Tuple) and not node.lpar:
         left, right = edits.new(cst.LeftParen(), cause), edits.new(cst.RightParen(), cause)
         node = edits.altered(node, lpar=[left], rpar=[right])
-    elements = [cst.Element(node), *(cst.Element(cst.parse_expression(name)) for name in names)]
-    return edits.new(_tuple(elements, lpar=[], rpar=[]), cause)
+    return edits.altered(packed(edits, node, names, cause), lpar=(), rpar=())
 
 
 def packed(edits: Edits, node: Any, names: Sequence[str], cause: Origin) -> cst.Tuple:
     """Returns a tuple, in parentheses, of an expression and of others."""
-    elements = [cst.Element(node), *(cst.Element(cst.parse_expression(name)) for name in names)]
-    return edits.new(_tuple(elements), cause)
+    new = cst.ensure_type(cst.parse_expression(f"(_, {', '.join(names)})"), cst.Tuple)
+    first, *others = new.elements
+    return edits.new(new.with_changes(elements=[first.with_changes(value=node), *others]), cause)
 
 
 def first_item(edits: Edits, call: cst.Call, cause: Origin) -> cst.Subscript:
     """Returns `call[0]`, in the parentheses around the call."""
-    index = cst.SubscriptElement(cst.Index(cst.Integer("0")))
-    new = edits.new(cst.Subscript(edits.altered(call, lpar=(), rpar=()), [index]), cause)
-    return edits.in_parentheses_of(call, new)
+    item = cst.parse_expression("_[0]").with_changes(value=edits.altered(call, lpar=(), rpar=()))
+    return edits.in_parentheses_of(call, edits.new(item, cause))
 
 
 def tuple_type(edits: Edits, first: Any, others: Sequence[str], cause: Origin) -> cst.Subscript:
     """Returns `tuple[FIRST, OTHER, ...]`."""
-    indices = [cst.Index(first), *(cst.Index(cst.parse_expression(other)) for other in others)]
-    elements = [cst.SubscriptElement(index, comma=_comma()) for index in indices[:-1]]
-    return edits.new(cst.Subscript(cst.Name("tuple"), [*elements, cst.SubscriptElement(indices[-1])]), cause)
-
-
-def _tuple(elements: Sequence[cst.Element], **parentheses: Any) -> cst.Tuple:
-    marked = [element.with_changes(comma=_comma()) for element in elements[:-1]]
-    return cst.Tuple([*marked, elements[-1]], **parentheses)
+    new = cst.ensure_type(cst.parse_expression(f"tuple[_, {', '.join(others)}]"), cst.Subscript)
+    head, *rest = new.slice
+    return edits.new(new.with_changes(slice=[head.with_changes(slice=cst.Index(first)), *rest]), cause)
