@@ -3,8 +3,6 @@
 Source: Llama Team 2024, arXiv 2407.21783, section 3.3.2.
 """
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -82,9 +80,9 @@ def _(q, k, T, size):
         proceed()
 
 
-@splice("attend_splash.make", after="attention_soft_cap")
-def _(make_kernel, devices):
-    make_kernel = functools.partial(make_kernel, q_seq_shards=devices)
+@splice("attend_splash.options")
+def _(options, devices):
+    options["q_seq_shards"] = devices
 
 
 @splice("attend_splash.mask")

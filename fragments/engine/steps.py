@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from generator.language import point, provide, receive
+from generator.language import point, provide, receive, setting
 from generator.language.roles import TOP, Biases, Cache, Decoder, Pages, Request, SamplingMetadata, sample
 
 
@@ -98,7 +98,12 @@ def positions_of(step: StepInput, length: int) -> Array:
 @functools.partial(jax.jit, static_argnames="length", donate_argnames=("key", "value"))
 def write(key: Array, value: Array, cache: Cache, step: StepInput, length: int) -> tuple[Array, Array]:
     """Writes a step's keys and values to the pool; not in `run`, as a program that reads it too would copy it."""
-    pages = Pages(key, value, step.block_tables).write(cache, positions_of(step, length))
+    pages, positions = Pages(key, value, step.block_tables), positions_of(step, length)
+    if setting("one_stack"):
+        pages = pages.write(cache, positions)
+    else:
+        for new in jax.tree.leaves(cache, is_leaf=lambda x: isinstance(x, Cache)):
+            pages = pages.write(new, positions)
     return pages.key, pages.value
 
 

@@ -3,7 +3,6 @@
 Source: Dao et al. 2022, arXiv 2205.14135 (flash attention).
 """
 
-import functools
 import math
 
 import jax
@@ -61,19 +60,14 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
     # waste little work above the diagonal, and fit into the 16 MiB of vector memory of a v4
     keys = size * math.gcd((T + padding) // size, max(1, min(256 // H, math.ceil(T / 8192))))
     compute = size if size <= 512 else size // 2  # keys at a time
-    forward = {"block_q": size, "block_kv": size, "block_kv_compute": compute}
-    backward = {"block_q_dkv": size, "block_kv_dkv": keys, "block_kv_dkv_compute": compute}
-    make_kernel = functools.partial(
-        splash.make_splash_mha_single_device,
-        block_sizes=splash.BlockSizes(**forward, **backward, use_fused_bwd_kernel=True),
-        residual_checkpoint_name="context",
-        interpret=interpret,
-    )
-    point("attend_splash.make", make_kernel, H, N, T)
+    # of queries, keys, and keys at a time: in the forward, then in the backward kernel
+    blocks = splash.BlockSizes(size, size, compute, size, keys, compute, use_fused_bwd_kernel=True)
+    options = {"block_sizes": blocks, "residual_checkpoint_name": "context", "interpret": interpret}
+    point("attend_splash.options", options, H, N, T)
     with point("attend_splash.causal", T, padding, H, N):
         mask = splash.CausalMask((T + padding, T + padding))
     point("attend_splash.mask", mask, H, N, T)
-    kernel = make_kernel(splash.MultiHeadMask([mask] * N))
+    kernel = splash.make_splash_mha_single_device(splash.MultiHeadMask([mask] * N), **options)
     point("attend_splash.kernel", kernel, segments, H, N, T)
     with point("attend_splash.run", kernel, q, k, v, segments, H, N, T):
         context = jax.vmap(kernel)(q, k, v, segments)  # [B, N, T, H]

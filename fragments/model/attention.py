@@ -24,10 +24,10 @@ class Attention(nnx.Module):
         std = config.init_std
         with point("Attention.query_key_value", D, N, H, std, rngs):
             K = config.kv_heads
-            self.query = Linear("BTD,DNU->BTNU", (D, N, H), ("embed", "heads", "head_size"), std, rngs)
-            self.key = Linear("BTD,DKU->BTKU", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
-            self.value = Linear("BTD,DKU->BTKU", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
-        self.out = Linear("BTNU,NUD->BTD", (N, H, D), ("heads", "head_size", "embed"), std, rngs)
+            self.query = Linear("BTD,DNH->BTNH", (D, N, H), ("embed", "heads", "head_size"), std, rngs)
+            self.key = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
+            self.value = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
+        self.out = Linear("BTNH,NHD->BTD", (N, H, D), ("heads", "head_size", "embed"), std, rngs)
         point("Attention.parameters", config, rngs, D, N, H, K=config.kv_heads)
 
     def __call__(self, x: Array) -> Array:

@@ -32,9 +32,9 @@ def _(scores, soft_cap):
     scores = soft_cap * jnp.tanh(scores / soft_cap)
 
 
-@splice("attend_splash.make", optional=True)
-def _(make_kernel, soft_cap):
-    make_kernel = functools.partial(make_kernel, attn_logits_soft_cap=soft_cap)
+@splice("attend_splash.options", optional=True)
+def _(options, soft_cap):
+    options["attn_logits_soft_cap"] = soft_cap
 
 
 @splice("test_attention.run", "test_pages_kernel.run", after="sliding_window", optional=True)

@@ -12,7 +12,7 @@ requires("multi_head")
 @splice("Attention.query_key_value")
 def _(self, D, N, H, std, rngs):
     axes = ("embed", "query_key_value", "heads", "head_size")
-    self.query_key_value = Linear("BTD,DCNU->BTCNU", (D, 3, N, H), axes, std, rngs)
+    self.query_key_value = Linear("BTD,DCNH->BTCNH", (D, 3, N, H), axes, std, rngs)
 
 
 @splice("Attention.project")

@@ -39,7 +39,7 @@ class Attention(nnx.Module):
         C, P, U, std = config.nope_size, config.rope_size, config.value_size, config.init_std
         self.latent_size, self.nope_size = R, C
         with point("Attention.query", config, D, N, H, std, rngs, C, P, R, U):
-            self.query = Linear("BTD,DNU->BTNU", (D, N, H), ("embed", "heads", "head_size"), std, rngs)
+            self.query = Linear("BTD,DNH->BTNH", (D, N, H), ("embed", "heads", "head_size"), std, rngs)
         self.latent = Linear("BTD,DR->BTR", (D, R + P), ("embed", "latent"), std, rngs)
         self.latent_norm = Norm(R, 1e-6)  # its own epsilon
         self.key_value = Linear("BTR,RNU->BTNU", (R, N, C + U), ("embed", "heads", "head_size"), std, rngs)

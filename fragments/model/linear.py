@@ -13,11 +13,12 @@ class Config:
 
 
 def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) -> Array:
-    """Computes jnp.einsum(equation, x, kernel) in the dtype of x; the result is in `dtype`, or in that of x.
+    """Computes jnp.einsum(equation, x, kernel) in the dtype of x, and returns it in `dtype`, by default that of x.
 
-    The kernel's gradient is summed over tokens and devices in the kernel's dtype. Its operands are in the order that is
-    faster on CPUs. So is U for a head's size: einsum sorts contracted letters, and XLA copies a kernel of N, H as H, N.
+    Sums the kernel's gradient over tokens and devices in the kernel's dtype; einsum's own would be in the dtype of x.
     """
+    if setting("products_in_fp32"):
+        equation = equation.replace("H", "U")  # einsum sorts contracted letters: XLA would copy a kernel [N, H] to H, N
     inputs, weights, outputs = equation.replace("->", ",").split(",")
 
     @jax.custom_gradient

@@ -18,7 +18,7 @@ def _(self, config, D, N, H, std, rngs):
     Q = config.query_rank
     self.query_latent = Linear("BTD,DQ->BTQ", (D, Q), ("embed", "latent"), std, rngs)
     self.query_norm = Norm(Q, 1e-6)
-    self.query = Linear("BTQ,QNU->BTNU", (Q, N, H), ("embed", "heads", "head_size"), std, rngs)
+    self.query = Linear("BTQ,QNH->BTNH", (Q, N, H), ("embed", "heads", "head_size"), std, rngs)
 
 
 @splice("Attention.project_query")

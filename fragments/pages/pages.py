@@ -31,27 +31,30 @@ class Pages(NamedTuple):
     value: Array
     block_tables: Array  # [B, M] int32: the pages of each sequence, counted from its layer's first; 0 is never read
 
-    def write(self, cache: "Cache", positions: Array) -> "Pages":
-        """Returns the pages with a step's keys and values written at positions [B, T]; negative ones are padding."""
-        size, key, value = self.key.shape[2], self.key, self.value
-        for new in jax.tree.leaves(cache, is_leaf=lambda x: isinstance(x, Cache)):
-            with point("Pages.page", new, positions, size):
-                page = jnp.take_along_axis(self.block_tables, jnp.maximum(positions, 0) // size, axis=1)
-            page, slot = jnp.where(positions < 0, 0, page), positions % size  # [B, T]
-            page = new.first[:, None, None] + page  # [L, B, T]
-            with point("Pages.write", page, slot):
-                at = page, slice(None), slot
-            key, value = jax.tree.map(lambda pool, x, at=at: pool.at[at].set(x), (key, value), (new.key, new.value))
+    def write(self, new: "Cache", positions: Array) -> "Pages":
+        """Returns the pages with keys and values of stacked layers at positions [B, T]; negative ones are padding."""
+        size = self.key.shape[2]
+        with point("Pages.page", new, positions, size):
+            page = jnp.take_along_axis(self.block_tables, jnp.maximum(positions, 0) // size, axis=1)
+        page, slot = jnp.where(positions < 0, 0, page), positions % size  # [B, T]
+        page = new.first[:, None, None] + page  # [L, B, T]
+        with point("Pages.write", page, slot):
+            index = page, slice(None), slot
+        pool, values = (self.key, self.value), (new.key, new.value)
+        key, value = jax.tree.map(lambda x, y: x.at[index].set(y), pool, values)
         return self._replace(key=key, value=value)
 
 
 def layers_in_pool(config: Config, pages: int) -> Cache:
     """Returns the caches of a model's layers, each of which has `pages` pages."""
-    counts, structure = jax.tree.flatten(layers.stacked(lambda group: group.count))
-    with point("layers_in_pool.kinds", config, pages, counts):
-        firsts = np.split(pages * np.arange(config.layers, dtype=np.int32), np.cumsum(counts)[:-1])
-        caches = [Cache(first) for first in firsts]
-    return jax.tree.unflatten(structure, caches)
+    with point("layers_in_pool.kinds", config, pages):
+        if setting("one_stack"):
+            caches = Cache(pages * np.arange(config.layers, dtype=np.int32))
+        else:
+            counts, structure = jax.tree.flatten(layers.stacked(lambda group: group.count))
+            firsts = np.split(pages * np.arange(config.layers, dtype=np.int32), np.cumsum(counts)[:-1])
+            caches = jax.tree.unflatten(structure, [Cache(first) for first in firsts])
+    return caches
 
 
 def empty_pages(config: Config, pages: int, size: int) -> tuple[Array, ...]:
@@ -72,14 +75,19 @@ def pages_per_block(size: int) -> int:
     return max(setting("kv_block_tokens") // size, 1)
 
 
+def block_table_width(tokens: int, size: int) -> int:
+    """Returns how many pages of `size` positions a block table has for so many tokens: whole blocks, or less than one."""
+    pages, block = -(-tokens // size), pages_per_block(size)
+    return pages if pages < block else -(-pages // block) * block
+
+
 def block_table_widths(longest: int, size: int) -> list[int]:
-    """Returns the widths of block tables, in pages, for up to `longest` tokens: multiples of what is read at a time."""
+    """Returns the widths of block tables, in pages, for up to `longest` tokens."""
     if setting("block_table_widths") == "by four":
-        tokens = [512 * 4**i for i in range(16) if 512 * 4**i < longest] + [longest]
+        tokens = [*(512 * 4**i for i in range(16) if 512 * 4**i < longest), longest]
+        return sorted({block_table_width(length, size) for length in tokens})
     else:
-        tokens = [longest]
-    n, widths = pages_per_block(size), [-(-length // size) for length in tokens]
-    return sorted({width if width < n else -(-width // n) * n for width in widths})
+        return [block_table_width(longest, size)]
 
 
 @provide("Decoder.hidden", optional=True, per_layer=True)

@@ -3,10 +3,11 @@
 Source: Kwon et al. 2023, arXiv 2309.06180, section 4 (block tables).
 """
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from generator.language import requires, splice
+from generator.language import layers, requires, setting, splice
 from generator.language.roles import Cache, Pages
 
 requires("sliding_window or chunked_attention")
@@ -27,10 +28,17 @@ def pages_of_layers(pages: int, window_pages: np.ndarray) -> np.ndarray:
 
 
 @splice("layers_in_pool.kinds")
-def _(pages, counts, caches, window_pages):
-    sizes, ends = pages_of_layers(pages, window_pages), np.cumsum(counts)[:-1]
-    stacks = zip(np.split(np.cumsum(sizes, dtype=np.int32) - sizes, ends), np.split(window_pages, ends), strict=True)
-    caches = [WindowCache(first) if window.any() else Cache(first) for first, window in stacks]
+def _(pages, caches, window_pages):
+    sizes = pages_of_layers(pages, window_pages)
+    firsts = np.cumsum(sizes, dtype=np.int32) - sizes
+    if setting("one_stack"):
+        caches = WindowCache(firsts) if window_pages.any() else Cache(firsts)
+    else:
+        counts, structure = jax.tree.flatten(layers.stacked(lambda group: group.count))
+        ends = np.cumsum(counts)[:-1]
+        stacks = zip(np.split(firsts, ends), np.split(window_pages, ends), strict=True)
+        caches = [WindowCache(first) if window.any() else Cache(first) for first, window in stacks]
+        caches = jax.tree.unflatten(structure, caches)
 
 
 @splice("empty_pages.count")

@@ -6,6 +6,6 @@ from generator.language import splice
 
 
 @splice("Pages.write")
-def _(self, page, slot, at):
+def _(self, page, slot, index):
     heads = jnp.arange(self.key.shape[1])  # one by one: for a slice, XLA would copy the pool
-    at = page[..., None], heads, slot[:, :, None]  # [L, B, T, K]
+    index = page[..., None], heads, slot[:, :, None]  # [L, B, T, K]

@@ -1,10 +1,8 @@
 """Sharding by named logical axes."""
 
-import functools
 import math
 
 import jax
-import numpy as np
 from jax import Array
 from jax.experimental.mesh_utils import create_device_mesh, create_hybrid_device_mesh
 from jax.sharding import AxisType, Mesh, PartitionSpec
@@ -26,32 +24,35 @@ def _(bounds):
 
 
 def make_mesh(data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.Device] | None = None) -> Mesh:
-    """Returns the mesh of all devices, or of those given. One size may be -1: it takes those left over."""
+    """Returns the mesh of all devices, or of `devices`. One size may be -1: it takes the devices left."""
     point("make_mesh.start")
     devices = jax.devices() if devices is None else devices
     with point("make_mesh.sizes", data, fsdp, tensor):
         sizes = {"data": data, "fsdp": fsdp, "tensor": tensor}
-    wanted = ", ".join(f"--mesh-{axis} {size}" for axis, size in sizes.items())
-    try:
-        if min(sizes.values()) < -1:
-            raise ValueError
-        shape = data, fsdp, *others = np.reshape(devices, [*sizes.values()]).shape
-    except ValueError:
+    flags = ", ".join(f"--mesh-{axis} {size}" for axis, size in sizes.items())
+    rest = len(devices) // math.prod(size for size in sizes.values() if size > 0)
+    is_valid = min(sizes.values()) >= -1 and [*sizes.values()].count(-1) <= 1
+    sizes = {axis: rest if size == -1 else size for axis, size in sizes.items()}
+    if not is_valid or math.prod(sizes.values()) != len(devices):
         problem = f"{len(devices)} devices do not divide into these sizes, from a checkpoint or preset unless given"
-        raise InputError(f"{wanted}: {problem}: each must be at least 1, and one of them may be -1") from None
+        raise InputError(f"{flags}: {problem}: each must be at least 1, and one of them may be -1")
     slices = len({getattr(device, "slice_index", 0) for device in devices})  # a GPU node counts as one
-    with point("make_mesh.across", data, others, sizes, slices):
-        across = math.gcd(data, slices), slices // math.gcd(data, slices), *[1] * len(others)  # between slices
-    if fsdp % across[1]:
+    across = dict.fromkeys(sizes, 1)  # slices along each axis
+    with point("make_mesh.across", sizes, slices, across):
+        across["data"] = math.gcd(sizes["data"], slices)
+        across["fsdp"] = slices // across["data"]
+    if sizes["fsdp"] % across["fsdp"]:
         problem = f"data x fsdp does not divide over {slices} slices, between which other axes would be too slow"
-        raise InputError(f"{wanted}: {problem}: give a --mesh-data that is a multiple of {slices}")
-    within = [size // parts for size, parts in zip(shape, across, strict=True)]
-    create = functools.partial(create_hybrid_device_mesh, dcn_mesh_shape=across) if slices > 1 else create_device_mesh
+        raise InputError(f"{flags}: {problem}: give a --mesh-data that is a multiple of {slices}")
+    within = [sizes[axis] // across[axis] for axis in sizes]
     try:
-        grid = create(within, devices=devices, allow_split_physical_axes=True)
+        if slices == 1:
+            grid = create_device_mesh(within, devices, allow_split_physical_axes=True)
+        else:
+            grid = create_hybrid_device_mesh(within, [*across.values()], devices, allow_split_physical_axes=True)
     except (NotImplementedError, ValueError, AssertionError) as error:
         problem = f"these sizes cannot be laid over the network of {devices[0].device_kind} x {len(devices)}"
-        raise InputError(f"{wanted}: {problem}: give sizes that are products of its lengths: {error}") from None
+        raise InputError(f"{flags}: {problem}: give sizes that are products of its lengths: {error}") from None
     return Mesh(grid, tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes))
 
 

@@ -44,11 +44,10 @@ def _(sizes, stage):
 
 
 @splice("make_mesh.across")
-def _(data, others, sizes, slices, across):
-    names = [*sizes][2:]
-    stages = math.gcd(others[names.index("stage")], slices)  # between slices first: they send least
-    copies = math.gcd(data, slices // stages)
-    across = copies, slices // stages // copies, *[stages if axis == "stage" else 1 for axis in names]
+def _(sizes, slices, across):
+    across["stage"] = math.gcd(sizes["stage"], slices)  # first, as stages send least
+    across["data"] = math.gcd(sizes["data"], slices // across["stage"])
+    across["fsdp"] = slices // across["stage"] // across["data"]
 
 
 @provide("train")
@@ -70,19 +69,26 @@ def check_pipeline(config: Config, mesh: Mesh) -> None:
     """Raises InputError if a batch or the layers do not divide over the pipeline."""
     if (stages := mesh.shape["stage"]) == 1:
         return
-    parts = microbatches(config, stages)
-    if parts % stages:
+    count = microbatches(config, stages)
+    if count % stages:
         problem = f"must be a multiple of --mesh-stage, {stages}"
-        raise InputError(f"--pipeline-microbatches {parts}: {problem}")
+        raise InputError(f"--pipeline-microbatches {count}: {problem}")
     devices = math.prod(mesh.shape[axis] for axis in RULES["batch"])
-    if config.batch_size % (config.accumulation * parts * devices):
+    if config.batch_size % (config.accumulation * count * devices):
         factors = " x ".join(("--accumulation", "--pipeline-microbatches", *RULES["batch"]))
         problem = f"--batch-size {config.batch_size} must be a multiple of {factors}"
-        raise InputError(f"--pipeline-microbatches {parts}: {problem}, {config.accumulation * parts * devices}")
-    counts = jax.tree.leaves(layers.stacked(lambda group: group.count))
-    if any(count % (stages * config.pipeline_repeats) for count in counts):
-        given = f"--mesh-stage {stages} --pipeline-repeats {config.pipeline_repeats}"
-        raise InputError(f"{given}: their product must divide the layers, or periods of layers, of each scan: {counts}")
+        raise InputError(f"--pipeline-microbatches {count}: {problem}, {config.accumulation * count * devices}")
+    flags = f"--mesh-stage {stages} --pipeline-repeats {config.pipeline_repeats}"
+    parts = stages * config.pipeline_repeats  # into which the layers are cut
+    if setting("one_stack"):
+        if config.layers % parts:
+            raise InputError(f"{flags}: their product must divide --layers {config.layers}")
+    else:
+        counts = jax.tree.leaves(layers.stacked(lambda group: group.count))
+        if any(count % parts for count in counts):
+            raise InputError(
+                f"{flags}: their product must divide the layers, or periods of layers, of each scan: {counts}"
+            )
 
 
 @splice("abstract.sharding")

@@ -60,24 +60,21 @@ class Pages(NamedTuple):
     value: Array
     block_tables: Array  # [B, M] int32: the pages of each sequence, counted from its layer's first; 0 is never read
 
-    def write(self, cache: "Cache", positions: Array) -> "Pages":
-        """Returns the pages with a step's keys and values written at positions [B, T]; negative ones are padding."""
-        size, key, value = self.key.shape[2], self.key, self.value
-        for new in jax.tree.leaves(cache, is_leaf=lambda x: isinstance(x, Cache)):
-            page = jnp.take_along_axis(self.block_tables, jnp.maximum(positions, 0) // size, axis=1)
-            page, slot = jnp.where(positions < 0, 0, page), positions % size  # [B, T]
-            page = new.first[:, None, None] + page  # [L, B, T]
-            at = page, slice(None), slot
-            key, value = jax.tree.map(lambda pool, x, at=at: pool.at[at].set(x), (key, value), (new.key, new.value))
+    def write(self, new: "Cache", positions: Array) -> "Pages":
+        """Returns the pages with keys and values of stacked layers at positions [B, T]; negative ones are padding."""
+        size = self.key.shape[2]
+        page = jnp.take_along_axis(self.block_tables, jnp.maximum(positions, 0) // size, axis=1)
+        page, slot = jnp.where(positions < 0, 0, page), positions % size  # [B, T]
+        page = new.first[:, None, None] + page  # [L, B, T]
+        index = page, slice(None), slot
+        pool, values = (self.key, self.value), (new.key, new.value)
+        key, value = jax.tree.map(lambda x, y: x.at[index].set(y), pool, values)
         return self._replace(key=key, value=value)
 
 
 def layers_in_pool(config: Config, pages: int) -> Cache:
     """Returns the caches of a model's layers, each of which has `pages` pages."""
-    counts, structure = jax.tree.flatten(config.layers)
-    firsts = np.split(pages * np.arange(config.layers, dtype=np.int32), np.cumsum(counts)[:-1])
-    caches = [Cache(first) for first in firsts]
-    return jax.tree.unflatten(structure, caches)
+    return Cache(pages * np.arange(config.layers, dtype=np.int32))
 
 
 def empty_pages(config: Config, pages: int, size: int, int8_kv_cache: bool) -> tuple[Array, ...]:
@@ -96,11 +93,15 @@ def pages_per_block(size: int) -> int:
     return max(64 // size, 1)
 
 
+def block_table_width(tokens: int, size: int) -> int:
+    """Returns how many pages of `size` positions a block table has for so many tokens: whole blocks, or less than one."""
+    pages, block = -(-tokens // size), pages_per_block(size)
+    return pages if pages < block else -(-pages // block) * block
+
+
 def block_table_widths(longest: int, size: int) -> list[int]:
-    """Returns the widths of block tables, in pages, for up to `longest` tokens: multiples of what is read at a time."""
-    tokens = [longest]
-    n, widths = pages_per_block(size), [-(-length // size) for length in tokens]
-    return sorted({width if width < n else -(-width // n) * n for width in widths})
+    """Returns the widths of block tables, in pages, for up to `longest` tokens."""
+    return [block_table_width(longest, size)]
 
 
 def keep_finite(cache: Cache) -> Cache:

@@ -26,19 +26,19 @@ def check_pipeline(config: Config, mesh: Mesh) -> None:
     """Raises InputError if a batch or the layers do not divide over the pipeline."""
     if (stages := mesh.shape["stage"]) == 1:
         return
-    parts = microbatches(config, stages)
-    if parts % stages:
+    count = microbatches(config, stages)
+    if count % stages:
         problem = f"must be a multiple of --mesh-stage, {stages}"
-        raise InputError(f"--pipeline-microbatches {parts}: {problem}")
+        raise InputError(f"--pipeline-microbatches {count}: {problem}")
     devices = math.prod(mesh.shape[axis] for axis in RULES["batch"])
-    if config.batch_size % (config.accumulation * parts * devices):
+    if config.batch_size % (config.accumulation * count * devices):
         factors = " x ".join(("--accumulation", "--pipeline-microbatches", *RULES["batch"]))
         problem = f"--batch-size {config.batch_size} must be a multiple of {factors}"
-        raise InputError(f"--pipeline-microbatches {parts}: {problem}, {config.accumulation * parts * devices}")
-    counts = jax.tree.leaves(config.layers)
-    if any(count % (stages * config.pipeline_repeats) for count in counts):
-        given = f"--mesh-stage {stages} --pipeline-repeats {config.pipeline_repeats}"
-        raise InputError(f"{given}: their product must divide the layers, or periods of layers, of each scan: {counts}")
+        raise InputError(f"--pipeline-microbatches {count}: {problem}, {config.accumulation * count * devices}")
+    flags = f"--mesh-stage {stages} --pipeline-repeats {config.pipeline_repeats}"
+    parts = stages * config.pipeline_repeats  # into which the layers are cut
+    if config.layers % parts:
+        raise InputError(f"{flags}: their product must divide --layers {config.layers}")
 
 
 def scan_stages(f: Callable, init: Array, xs: Any, config: Config) -> tuple[Array, Any]:

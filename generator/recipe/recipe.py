@@ -157,7 +157,7 @@ def select(
 def _derive_settings(pattern: Pattern, presets: Presets) -> dict[str, object]:
     """Returns settings that follow from the pattern of the layers.
 
-    has_kinds: whether layers differ. period: the length of the longest pattern. whole_period: the number that divides
+    has_kinds: whether layers differ. one_stack: whether all are scanned together. period: the length of the longest pattern. whole_period: the number that divides
     the number of layers. few_layers: the smallest number, from two, for a model with every kind of layer; that of the
     tiny preset where several groups share the layers.
     """
@@ -165,6 +165,7 @@ def _derive_settings(pattern: Pattern, presets: Presets) -> dict[str, object]:
     tiny, _ = presets.get("tiny", {}).get("layers", (period, None))
     return {
         "has_kinds": bool(pattern.kind_fragments or pattern.further),
+        "one_stack": len(pattern.numbers()) == 1,
         "period": period,
         "whole_period": period if one_group else 1,
         "few_layers": max(period, 2) if one_group else tiny,
