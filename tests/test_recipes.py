@@ -65,8 +65,8 @@ def config_of(recipes: str) -> str:
 def test_rows_are_sorted_and_hardware_without_a_row_is_left_out():
     text = config_of(row('["big", "small"]', more='flags = ["--c=3"]'))
     tables: dict = {"HARDWARE": None, "RECIPES": None}
-    exec(text[text.index("# hardware -> ") :], tables)
-    assert tables["HARDWARE"] == {"fast-8": ("Fast", 8, "", "--a=1 --b=2")}
+    exec(text[text.index("# kind: ") :], tables)
+    assert tables["HARDWARE"] == {"fast-8": {"kind": "Fast", "devices": 8, "topology": "", "flags": "--a=1 --b=2"}}
     assert list(tables["RECIPES"].items()) == [
         (("small", "fast-8"), {"width": 4, "flags": "--c=3"}),
         (("big", "fast-8"), {"width": 4, "flags": "--c=3"}),

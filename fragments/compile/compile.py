@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import os
 import sys
 from pathlib import Path
 from typing import Literal
@@ -49,8 +48,9 @@ def main() -> None:
     given, _ = parse(default=CompileCommand(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
     recipe, flags = find_recipe(given.preset, given.hardware)
     set_flags(flags)
-    # preset and recipe give the other defaults, the preset except the batch size
-    default = CompileCommand(dataclasses.replace(PRESETS[given.preset], **{"batch_size": -1} | recipe))
+    # -1 unless a recipe or the command line gives it: the preset's batch is for other devices
+    preset = dataclasses.replace(PRESETS[given.preset], batch_size=-1)
+    default = CompileCommand(dataclasses.replace(preset, **recipe))
     if given.hardware:
         point("compile.hardware", given, default)
     command = parse(default=default)
@@ -69,7 +69,8 @@ def main() -> None:
     elif per_device is not None:
         raise InputError("--batch-size and --batch-per-device say the same: give one of them")
     check_config(config)
-    Path(command.hlo or os.devnull).touch()  # fails now, and not after minutes
+    if command.hlo:
+        Path(command.hlo).touch()  # fails now, and not after minutes
     with jax.set_mesh(mesh):
         with point("compile.step", config, mesh, chip, jax):
             compiled = compile_step(abstract(lambda: new_state(config), mesh), abstract_batch(config, mesh))

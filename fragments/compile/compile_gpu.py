@@ -64,8 +64,8 @@ def _(jax):
 
 @splice("compile.hardware")
 def _(given, default):
-    _, devices, name, _ = HARDWARE[given.hardware]
-    default = dataclasses.replace(default, chip=name, devices=devices)
+    machine = HARDWARE[given.hardware]
+    default = dataclasses.replace(default, chip=machine["topology"], devices=machine["devices"])
 
 
 @splice("compile.mesh")

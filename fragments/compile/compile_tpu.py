@@ -46,7 +46,7 @@ def _():
 
 @splice("compile.hardware")
 def _(given, default):
-    default = dataclasses.replace(default, topology=HARDWARE[given.hardware][2])
+    default = dataclasses.replace(default, topology=HARDWARE[given.hardware]["topology"])
 
 
 @splice("compile.mesh")

@@ -12,4 +12,4 @@ def _():
 
 @splice("hf.structure")
 def _():
-    yield "first_k_dense_replace", 0, "model/dense_layers and model/first_dense"
+    yield "first_k_dense_replace", 0, "dense layers before (model/dense_layers, model/first_dense)"

@@ -15,7 +15,11 @@ def _(hf):
 
 @splice("hf.structure")
 def _():
-    yield "rope_interleave", setting("rope_interleave"), "model/rope_interleaved, or leave it out,"
+    yield (
+        "rope_interleave",
+        setting("rope_interleave"),
+        "numbers rotated in the other order (with or without model/rope_interleaved)",
+    )
     yield "scoring_func", "sigmoid", "experts with scores of that kind"
     yield "topk_method", "noaux_tc", "experts that are chosen by that method"
     yield "moe_layer_freq", 1, "layers of that pattern"

@@ -21,4 +21,4 @@ def _(hf):
 def _(config):
     rotated = layers.numbers
     yield "no_rope_layers", [int(layer in rotated) for layer in range(config.layers)], "layers of that pattern"
-    yield "no_rope_layer_interval", setting("no_rope_interval"), "the setting no_rope_interval"
+    yield "no_rope_layer_interval", setting("no_rope_interval"), "that interval (no_rope_interval)"

@@ -16,4 +16,4 @@ def _(hf):
 
 @splice("hf.structure")
 def _():
-    yield "use_sliding_window", True, "model/no_window"
+    yield "use_sliding_window", True, "no sliding windows (model/no_window)"

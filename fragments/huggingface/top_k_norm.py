@@ -11,4 +11,4 @@ def _(hf):
 @splice("hf.structure")
 def _():
     with point("hf.top_k_norm"):
-        yield "norm_topk_prob", False, "model/normalised_top_k"
+        yield "norm_topk_prob", False, "normalised weights of experts (model/normalised_top_k)"

@@ -17,5 +17,5 @@ def _(hf):
 
 @splice("hf.structure")
 def _():
-    yield "use_sliding_window", True, "model/no_window"
+    yield "use_sliding_window", True, "no sliding windows (model/no_window)"
     yield "max_window_layers", setting("full_layers"), "layers of that pattern"

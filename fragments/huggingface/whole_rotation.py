@@ -7,4 +7,4 @@ excludes("partial_rope")
 
 @splice("hf.structure")
 def _():
-    yield "partial_rotary_factor", 1.0, "model/partial_rope"
+    yield "partial_rotary_factor", 1.0, "a rotated part of each head (model/partial_rope)"

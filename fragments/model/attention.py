@@ -78,4 +78,4 @@ def _(hf):
 @splice("hf.structure")
 def _():
     with point("hf.attention_bias"):
-        yield "attention_bias", False, "model/query_key_value_bias and model/output_bias"
+        yield "attention_bias", False, "biases (model/query_key_value_bias, model/output_bias)"

@@ -66,7 +66,7 @@ def _(hf):
 @splice("hf.structure")
 def _():
     with point("hf.tied"):
-        yield "tie_word_embeddings", True, "model/untied_head"
+        yield "tie_word_embeddings", True, "an untied head (model/untied_head)"
 
 
 @splice("load_hf.tensors")

@@ -14,4 +14,4 @@ def _(hf):
 
 @splice("hf.structure")
 def _():
-    yield "sliding_window", None, "model/sliding_window"
+    yield "sliding_window", None, "sliding windows (model/sliding_window)"

@@ -23,7 +23,7 @@ def _():
 
 @splice("hf.tied")
 def _():
-    yield "tie_word_embeddings", False, "tied embeddings, by leaving model/untied_head out,"
+    yield "tie_word_embeddings", False, "tied embeddings (without model/untied_head)"
 
 
 @splice("load_hf.tied")

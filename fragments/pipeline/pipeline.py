@@ -44,9 +44,9 @@ def _(sizes, stage):
 
 
 @splice("make_mesh.across")
-def _(sizes, slices, across):
-    across["stage"] = math.gcd(sizes["stage"], slices)  # first, as stages send least
-    across["data"] = math.gcd(sizes["data"], slices // across["stage"])
+def _(shape, slices, across):
+    across["stage"] = math.gcd(shape["stage"], slices)  # first, as stages send least
+    across["data"] = math.gcd(shape["data"], slices // across["stage"])
     across["fsdp"] = slices // across["stage"] // across["data"]
 
 

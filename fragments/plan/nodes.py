@@ -8,8 +8,8 @@ DEFAULT_MACHINE = "h100"
 def machine(hardware: str, devices: int) -> tuple[str, float, list[tuple[int, ...]], list[str]]:
     """Returns the kind of GPU, the bytes of one, the places of all, and the flags of compile that say so."""
     if hardware in HARDWARE:
-        _, known, hardware, _ = HARDWARE[hardware]
-        devices = devices or known
+        devices = devices or HARDWARE[hardware]["devices"]
+        hardware = HARDWARE[hardware]["topology"]
     count = devices or NODE
     if hardware not in CHIPS or not 1 <= count <= 100_000 or (count > NODE and count % NODE):
         wanted = f"{', '.join([*HARDWARE, *CHIPS])}, and at most {NODE} devices or a multiple of {NODE} up to 100,000"

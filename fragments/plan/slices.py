@@ -12,7 +12,7 @@ DEFAULT_MACHINE = "v5p:8x8x4"
 def machine(hardware: str, devices: int) -> tuple[str, float, list[tuple[int, ...]], list[str]]:
     """Returns the chip of a slice, the bytes of one, the places of all, and the flags of compile that say so."""
     if hardware in HARDWARE:
-        hardware = HARDWARE[hardware][2]
+        hardware = HARDWARE[hardware]["topology"]
     chip, _, shape = hardware.partition(":")
     sides = [int(x) for x in shape.split("x")] if re.fullmatch(r"[1-9]\d{0,3}(x[1-9]\d{0,3})+", shape) else [0]
     flat = chip in ("v5e", "v6e")

@@ -70,10 +70,11 @@ def main() -> None:
     given, _ = parse(default=CompileCommand(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
     recipe, flags = find_recipe(given.preset, given.hardware)
     set_flags(flags)
-    # preset and recipe give the other defaults, the preset except the batch size
-    default = CompileCommand(dataclasses.replace(PRESETS[given.preset], **{"batch_size": -1} | recipe))
+    # -1 unless a recipe or the command line gives it: the preset's batch is for other devices
+    preset = dataclasses.replace(PRESETS[given.preset], batch_size=-1)
+    default = CompileCommand(dataclasses.replace(preset, **recipe))
     if given.hardware:
-        default = dataclasses.replace(default, topology=HARDWARE[given.hardware][2])
+        default = dataclasses.replace(default, topology=HARDWARE[given.hardware]["topology"])
     command = parse(default=default)
     # after help and refusals, as they import JAX
     import jax
@@ -90,7 +91,8 @@ def main() -> None:
     elif per_device is not None:
         raise InputError("--batch-size and --batch-per-device say the same: give one of them")
     check_config(config)
-    Path(command.hlo or os.devnull).touch()  # fails now, and not after minutes
+    if command.hlo:
+        Path(command.hlo).touch()  # fails now, and not after minutes
     with jax.set_mesh(mesh):
         try:
             compiled = compile_step(abstract(lambda: new_state(config), mesh), abstract_batch(config, mesh))

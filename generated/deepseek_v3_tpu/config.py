@@ -154,12 +154,12 @@ PRESETS = {
     ),
 }
 
-# hardware -> pattern of JAX's name of a device, their number, topology, compiler flags instead of FLAGS
+# kind: pattern of JAX's name of a device; flags: of the compiler, instead of FLAGS
 HARDWARE = {
-    "v5p-1024": ("TPU v5p?", 512, "v5p:8x8x8", ""),
+    "v5p-1024": {"kind": "TPU v5p?", "devices": 512, "topology": "v5p:8x8x8"},
 }
 
-# preset and hardware -> settings in place of those of the preset, and flags after those of the hardware
+# preset, hardware -> settings in place of its own, flags besides; memory and predicted time of a step
 RECIPES = {
     ("671b", "v5p-1024"): {"batch_size": 512, "remat": "full"},  # compiled
 }

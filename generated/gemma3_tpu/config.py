@@ -161,18 +161,18 @@ PRESETS = {
     ),
 }
 
-# hardware -> pattern of JAX's name of a device, their number, topology, compiler flags instead of FLAGS
+# kind: pattern of JAX's name of a device; flags: of the compiler, instead of FLAGS
 HARDWARE = {
-    "v5p-32": ("TPU v5p?", 16, "v5p:2x2x4", ""),
-    "v5p-128": ("TPU v5p?", 64, "v5p:4x4x4", ""),
-    "v5p-512": ("TPU v5p?", 256, "v5p:8x8x4", ""),
+    "v5p-32": {"kind": "TPU v5p?", "devices": 16, "topology": "v5p:2x2x4"},
+    "v5p-128": {"kind": "TPU v5p?", "devices": 64, "topology": "v5p:4x4x4"},
+    "v5p-512": {"kind": "TPU v5p?", "devices": 256, "topology": "v5p:8x8x4"},
 }
 
-# preset and hardware -> settings in place of those of the preset, and flags after those of the hardware
+# preset, hardware -> settings in place of its own, flags besides; memory and predicted time of a step
 RECIPES = {
     ("270m", "v5p-32"): {"batch_size": 32},  # compiled
     ("1b", "v5p-32"): {"batch_size": 32},  # compiled
     ("4b", "v5p-32"): {"batch_size": 32},  # compiled
-    ("12b", "v5p-128"): {"batch_size": 128},  # 8b to 14b: 35 to 54 GiB, 1.3 to 2.4 s
+    ("12b", "v5p-128"): {"batch_size": 128},  # compiled
     ("27b", "v5p-512"): {"batch_size": 512},  # compiled
 }

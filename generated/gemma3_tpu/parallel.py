@@ -42,30 +42,30 @@ def lay_out_rows(x: Array, axes: tuple[str | None, ...]) -> Array:
 
 
 def make_mesh(data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.Device] | None = None) -> Mesh:
-    """Returns the mesh of all devices, or of those given. One size may be -1: it takes those left over."""
+    """Returns the mesh of all devices, or of `devices`. One size may be -1: it takes the devices left."""
     devices = jax.devices() if devices is None else devices
     sizes = {"data": data, "fsdp": fsdp, "tensor": tensor}
-    wanted = ", ".join(f"--mesh-{axis} {size}" for axis, size in sizes.items())
-    try:
-        if min(sizes.values()) < -1:
-            raise ValueError
-        shape = data, fsdp, *others = np.reshape(devices, [*sizes.values()]).shape
-    except ValueError:
-        problem = f"{len(devices)} devices do not divide into these sizes, from a checkpoint or preset unless given"
-        raise InputError(f"{wanted}: {problem}: each must be at least 1, and one of them may be -1") from None
+    flags = ", ".join(f"--mesh-{axis} {size}" for axis, size in sizes.items())
+    rest = len(devices) // math.prod(size for size in sizes.values() if size > 0)
+    shape = {axis: rest if size == -1 else size for axis, size in sizes.items()}
+    if [*sizes.values()].count(-1) > 1 or min(shape.values()) < 1 or math.prod(shape.values()) != len(devices):
+        raise InputError(f"{flags}: {len(devices)} devices do not divide so: give at least 1; one of them may be -1")
     slices = len({getattr(device, "slice_index", 0) for device in devices})  # a GPU node counts as one
-    across = math.gcd(data, slices), slices // math.gcd(data, slices), *[1] * len(others)  # between slices
-    if fsdp % across[1]:
-        problem = f"data x fsdp does not divide over {slices} slices, between which other axes would be too slow"
-        raise InputError(f"{wanted}: {problem}: give a --mesh-data that is a multiple of {slices}")
-    within = [size // parts for size, parts in zip(shape, across, strict=True)]
-    create = functools.partial(create_hybrid_device_mesh, dcn_mesh_shape=across) if slices > 1 else create_device_mesh
+    across = dict.fromkeys(shape, 1)  # slices along each axis
+    across["data"] = math.gcd(shape["data"], slices)
+    across["fsdp"] = slices // across["data"]
+    if shape["fsdp"] % across["fsdp"]:
+        raise InputError(f"{flags}: data x fsdp does not divide over {slices} slices: give a multiple as --mesh-data")
+    within = [shape[axis] // across[axis] for axis in shape]
     try:
-        grid = create(within, devices=devices, allow_split_physical_axes=True)
+        if slices == 1:
+            grid = create_device_mesh(within, devices, allow_split_physical_axes=True)
+        else:
+            grid = create_hybrid_device_mesh(within, [*across.values()], devices, allow_split_physical_axes=True)
     except (NotImplementedError, ValueError, AssertionError) as error:
-        problem = f"these sizes cannot be laid over the network of {devices[0].device_kind} x {len(devices)}"
-        raise InputError(f"{wanted}: {problem}: give sizes that are products of its lengths: {error}") from None
-    return Mesh(grid, tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes))
+        network = f"the network of {len(devices)} {devices[0].device_kind}"
+        raise InputError(f"{flags}: cannot be laid over {network}: give products of its lengths: {error}") from None
+    return Mesh(grid, tuple(shape), axis_types=(AxisType.Auto,) * len(shape))
 
 
 def shard(x: Array, *axes: str | None) -> Array:

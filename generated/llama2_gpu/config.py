@@ -122,17 +122,17 @@ PRESETS = {
     ),
 }
 
-# hardware -> pattern of JAX's name of a device, their number, topology, compiler flags instead of FLAGS
+# kind: pattern of JAX's name of a device; flags: of the compiler, instead of FLAGS
 HARDWARE = {
-    "h100-8": ("NVIDIA H100.*", 8, "h100", ""),
-    "h100-256": ("NVIDIA H100.*", 256, "h100", ""),
-    "h100-512": ("NVIDIA H100.*", 512, "h100", ""),
-    "h200-8": ("NVIDIA H200.*", 8, "h200", ""),
-    "b200-64": ("NVIDIA B200.*", 64, "b200", ""),
-    "b200-512": ("NVIDIA B200.*", 512, "b200", ""),
+    "h100-8": {"kind": "NVIDIA H100.*", "devices": 8, "topology": "h100"},
+    "h100-256": {"kind": "NVIDIA H100.*", "devices": 256, "topology": "h100"},
+    "h100-512": {"kind": "NVIDIA H100.*", "devices": 512, "topology": "h100"},
+    "h200-8": {"kind": "NVIDIA H200.*", "devices": 8, "topology": "h200"},
+    "b200-64": {"kind": "NVIDIA B200.*", "devices": 64, "topology": "b200"},
+    "b200-512": {"kind": "NVIDIA B200.*", "devices": 512, "topology": "b200"},
 }
 
-# preset and hardware -> settings in place of those of the preset, and flags after those of the hardware
+# preset, hardware -> settings in place of its own, flags besides; memory and predicted time of a step
 RECIPES = {
     ("7b", "h100-8"): {"batch_size": 32},  # 62.1 GiB, 1.35 s
     ("7b", "h100-256"): {"batch_size": 1024, "mesh_data": 2, "mesh_fsdp": 128},  # 50.3 GiB, 1.34 s

@@ -63,11 +63,11 @@ def hf_sizes() -> Iterator[tuple[str, str]]:
 
 
 def hf_structure(config: Config) -> Iterator[tuple[str, Any, str]]:
-    """Yields settings of config.json that this package was woven for, their values, and what selects others."""
+    """Yields settings of config.json that this package reads with one value, that value, and what reads others."""
     yield "model_type", "llama", "the architecture of that model_type"
-    yield "quantization_config", None, "a checkpoint that is not quantized, or huggingface/fp8_blocks or mxfp4,"
-    yield "tie_word_embeddings", False, "tied embeddings, by leaving model/untied_head out,"
-    yield "attention_bias", False, "model/query_key_value_bias and model/output_bias"
+    yield "quantization_config", None, "quantized weights (huggingface/fp8_blocks or huggingface/mxfp4)"
+    yield "tie_word_embeddings", False, "tied embeddings (without model/untied_head)"
+    yield "attention_bias", False, "biases (model/query_key_value_bias, model/output_bias)"
     yield "rope_scaling", None, "a rope of that scaling"
     yield "hidden_act", "silu", "a feed-forward of that activation"
     yield "mlp_bias", False, "a feed-forward with biases"
@@ -122,7 +122,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_hf_config(hf_dir: Path) -> Config:
-    """Reads config.json into a Config. Raises InputError unless its structure is the one that was woven."""
+    """Reads config.json into a Config. Raises InputError unless its structure is that of this package."""
     path = hf_dir / "config.json"
     hf = read_json(path)
     try:
@@ -135,10 +135,10 @@ def read_hf_config(hf_dir: Path) -> Config:
         config = Config(**fields, tokenizer=str(hf_dir.resolve() / "tokenizer.json"))
         check_config(config, f"{path}: ")
         if problems := [
-            f"{path}: {setting} is {json.dumps(hf.get(setting))}, but this package was woven for {json.dumps(woven)}: "
-            f"select {choice} in the architecture and build again"
-            for setting, woven, choice in hf_structure(config)
-            if hf.get(setting) != woven
+            f"{path}: {setting} is {json.dumps(hf.get(setting))}, and this package is for {json.dumps(value)}: "
+            f"give another checkpoint, or take a package with {feature}"
+            for setting, value, feature in hf_structure(config)
+            if hf.get(setting) != value
         ]:
             raise InputError("\n".join(problems))
         return config
@@ -202,7 +202,7 @@ def open_hf_model(hf_dir: str | Path) -> tuple[Config, Decoder]:
                 raise InputError(f"{hf_dir}: {name} has numbers that are not finite: use an earlier checkpoint")
             view[...] = tensor
         if np.isnan(arrays[parameter]).any():  # a layout that reorders axes in parentheses makes a copy, not a view
-            raise InputError(f"no tensor of a checkpoint holds all of {parameter}: mend hf.tensors and build again")
+            raise InputError(f"no tensor of a checkpoint holds all of {parameter}: list it in hf_tensors")
         return arrays[parameter]
 
     arrays = {name: LazyArray(x, read, name) for name, x in structs.items()}
@@ -247,7 +247,7 @@ def save_hf(
     directory, arrays = Path(hf_dir), named_arrays(model)
     shaped, held = hf_tensors_of(arrays, config)
     if lacking := [name for name, names in held.items() if not names and arrays[name].size]:
-        raise InputError(f"no tensor of a checkpoint holds {', '.join(lacking)}: mend hf.tensors and build again")
+        raise InputError(f"no tensor of a checkpoint holds {', '.join(lacking)}: list it in hf_tensors")
     directory.mkdir(parents=True)  # overwrites nothing
     split = split_state_dict_into_shards_factory(
         shaped,
@@ -270,7 +270,7 @@ def save_hf(
         index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
         (directory / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
     hf = {"architectures": ["LlamaForCausalLM"]} | {name: getattr(config, field) for name, field in hf_sizes()}
-    hf |= {setting: woven for setting, woven, _ in hf_structure(config)}
+    hf |= {setting: value for setting, value, _ in hf_structure(config)}
     if (tokenizer or config.tokenizer) == "bytes":
         hf |= {"bos_token_id": ByteTokenizer.bos, "eos_token_id": ByteTokenizer.eos}
     else:

@@ -126,23 +126,23 @@ PRESETS = {
     ),
 }
 
-# hardware -> pattern of JAX's name of a device, their number, topology, compiler flags instead of FLAGS
+# kind: pattern of JAX's name of a device; flags: of the compiler, instead of FLAGS
 HARDWARE = {
-    "v5p-128": ("TPU v5p?", 64, "v5p:4x4x4", ""),
-    "v5p-512": ("TPU v5p?", 256, "v5p:8x8x4", ""),
-    "v5p-1024": ("TPU v5p?", 512, "v5p:8x8x8", ""),
-    "v5e-256": ("TPU v5 lite|TPU v5e", 256, "v5e:16x16", ""),
-    "v6e-256": ("TPU v6 lite|TPU v6e", 256, "v6e:16x16", ""),
-    "tpu7x-128": ("TPU7x", 128, "tpu7x:4x4x4", ""),
+    "v5p-128": {"kind": "TPU v5p?", "devices": 64, "topology": "v5p:4x4x4"},
+    "v5p-512": {"kind": "TPU v5p?", "devices": 256, "topology": "v5p:8x8x4"},
+    "v5p-1024": {"kind": "TPU v5p?", "devices": 512, "topology": "v5p:8x8x8"},
+    "v5e-256": {"kind": "TPU v5 lite|TPU v5e", "devices": 256, "topology": "v5e:16x16"},
+    "v6e-256": {"kind": "TPU v6 lite|TPU v6e", "devices": 256, "topology": "v6e:16x16"},
+    "tpu7x-128": {"kind": "TPU7x", "devices": 128, "topology": "tpu7x:4x4x4"},
 }
 
-# preset and hardware -> settings in place of those of the preset, and flags after those of the hardware
+# preset, hardware -> settings in place of its own, flags besides; memory and predicted time of a step
 RECIPES = {
-    ("7b", "v5p-512"): {"batch_size": 1024},  # llama2: 56.5 GiB, 2.99e9 cycles
+    ("7b", "v5p-512"): {"batch_size": 1024},  # 56.5 GiB, 2.24 s
     ("7b", "v5e-256"): {"batch_size": 256, "mesh_data": 1, "mesh_fsdp": 256},  # 14.5 GiB, 1.59 s
-    ("7b", "v6e-256"): {"batch_size": 512},  # 30.0 GiB, 1.35e9 cycles
+    ("7b", "v6e-256"): {"batch_size": 512},  # 30.0 GiB, 1.09 s
     ("7b", "tpu7x-128"): {"batch_size": 512, "mesh_data": 1, "mesh_fsdp": 128},  # 54.4 GiB, 1.12 s
-    ("13b", "v5p-128"): {"batch_size": 128},  # 8b to 14b: 35 to 54 GiB, 1.3 to 2.4 s
+    ("13b", "v5p-128"): {"batch_size": 128},  # compiled
     ("70b", "v5p-512"): {"batch_size": 512, "remat": "attention,gate"},  # 82.2 GiB, 11.63 s
     ("70b", "v5p-1024"): {"batch_size": 1024, "mesh_data": 2, "remat": "attention,gate"},  # 82.2 GiB, 11.34 s
     ("70b", "v6e-256"): {"batch_size": 256, "mesh_tensor": 2, "remat": "attention"},  # 31.3 GiB, 5.77 s

@@ -30,8 +30,7 @@ def find_recipe(preset: str, hardware: str) -> tuple[dict[str, object], str]:
         raise InputError(f"{given}: no recipe: there are {known}")
     settings = dict(RECIPES[preset, hardware])
     more_flags = settings.pop("flags", "")
-    *_, flags = HARDWARE[hardware]
-    return settings, f"{flags or FLAGS} {more_flags}".strip()
+    return settings, f"{HARDWARE[hardware].get('flags', FLAGS)} {more_flags}".strip()
 
 
 def check_hardware(hardware: str) -> None:
@@ -39,8 +38,8 @@ def check_hardware(hardware: str) -> None:
     import jax
 
     kind, count = jax.devices()[0].device_kind, jax.device_count()
-    name, devices, *_ = HARDWARE[hardware]
-    if not re.fullmatch(name, kind) or count % devices:
+    devices = HARDWARE[hardware]["devices"]
+    if not re.fullmatch(HARDWARE[hardware]["kind"], kind) or count % devices:
         raise InputError(f"--hardware {hardware}: has {devices} devices, and here are {count} of {kind}: give another")
 
 

@@ -131,17 +131,17 @@ PRESETS = {
     ),
 }
 
-# hardware -> pattern of JAX's name of a device, their number, topology, compiler flags instead of FLAGS
+# kind: pattern of JAX's name of a device; flags: of the compiler, instead of FLAGS
 HARDWARE = {
-    "v5p-512": ("TPU v5p?", 256, "v5p:8x8x4", ""),
-    "v5p-1024": ("TPU v5p?", 512, "v5p:8x8x8", ""),
-    "tpu7x-128": ("TPU7x", 128, "tpu7x:4x4x4", ""),
+    "v5p-512": {"kind": "TPU v5p?", "devices": 256, "topology": "v5p:8x8x4"},
+    "v5p-1024": {"kind": "TPU v5p?", "devices": 512, "topology": "v5p:8x8x8"},
+    "tpu7x-128": {"kind": "TPU7x", "devices": 128, "topology": "tpu7x:4x4x4"},
 }
 
-# preset and hardware -> settings in place of those of the preset, and flags after those of the hardware
+# preset, hardware -> settings in place of its own, flags besides; memory and predicted time of a step
 RECIPES = {
     ("30b-a3b", "v5p-512"): {"batch_size": 512},  # compiled
-    ("30b-a3b", "v5p-1024"): {"batch_size": 1024},  # qwen3_moe: 30.1 GiB, 2.34 s
+    ("30b-a3b", "v5p-1024"): {"batch_size": 1024},  # 30.1 GiB, 2.34 s
     ("30b-a3b", "tpu7x-128"): {"batch_size": 256, "mesh_data": 1, "mesh_tensor": 2},  # 29.4 GiB, 0.91 s
     ("235b-a22b", "v5p-1024"): {"batch_size": 512, "remat": "full"},  # compiled
 }

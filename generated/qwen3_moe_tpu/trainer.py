@@ -150,7 +150,7 @@ def sum_batch(model: Decoder, batch: dict[str, Array]) -> dict[str, Array] | Non
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class TrainState:
-    """All that a step changes."""
+    """What a training step updates."""
 
     step: Array  # steps done, int32 []
     model: Decoder
@@ -187,7 +187,7 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
     model = optax.apply_updates(state.model, updates)
     # if not finite, the step changes nothing but its number
     model, opt_state = optax.tree.where(finite, (model, opt_state), (state.model, state.opt_state))
-    updates_done = optax.tree.get_all_with_path(state.opt_state, "count")[0][1]  # without skipped steps
+    updates_done = optax.tree.get(state.opt_state, "ScaleByScheduleState").count  # without skipped steps
     metrics = {
         "train/loss": sums["cross_entropy"] / targets,
         "train/learning_rate": learning_rate(updates_done, config),

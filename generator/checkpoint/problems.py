@@ -47,7 +47,7 @@ def find_unread(package: ConfigReader, hf: dict[str, Any], family: str, where: s
     for setting, woven, choice in package.structure(hf, where):
         if hf.get(setting) != woven:
             message = f"{setting} is {_to_json(hf.get(setting))}, and {family} is woven for {_to_json(woven)}"
-            remedy = f"No rule covers it. It takes {choice.rstrip(',')}.{_ignore_remedy(setting)}"
+            remedy = f"No rule covers it. It takes {choice}.{_ignore_remedy(setting)}"
             problems.append(Problem(setting, message, remedy))
     for setting, size in package.sizes():
         if hf.get(setting) is None or setting in read_ignored(package.recipe):

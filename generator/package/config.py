@@ -152,11 +152,12 @@ def write_presets(recipe: Recipe, fields: list[Field]) -> Traced:
 
 
 def write_hardware(recipes: Recipes) -> Traced:
-    """Returns `HARDWARE = {"v5p-512": ("TPU v5p?", 256, "v5p:8x8x4", "--flag"), ...}`."""
-    head = "# hardware -> pattern of JAX's name of a device, their number, topology, compiler flags instead of FLAGS\n"
+    """Returns `HARDWARE = {"v5p-512": {"kind": "TPU v5p?", "devices": 256, "topology": "v5p:8x8x4"}, ...}`."""
+    head = "# kind: pattern of JAX's name of a device; flags: of the compiler, instead of FLAGS\n"
     parts = [Traced.insert(f"{head}HARDWARE = {{\n", Origin(recipes.path, 1))]
     for name, table in recipes.hardware.items():
-        values = table.kind, table.devices, table.topology, " ".join(table.flags)
+        values = {"kind": table.kind, "devices": table.devices, "topology": table.topology}
+        values |= {"flags": " ".join(table.flags)} if table.flags else {}
         parts.append(Traced.insert(f"{literal({name: values}, str(table.origin()))[1:-1]},\n", table.origin()))
     return Traced.join([*parts, Traced.insert("}\n", Origin(recipes.path, 1))])
 
@@ -166,7 +167,7 @@ def write_recipes(recipe: Recipe, fields: list[Field]) -> Traced:
     recipes = recipe.recipes
     by_name = {member.name: member for member in fields if member.is_field}
     least = _least_numbers(recipe, by_name) if recipes.rows else {}
-    head = "# preset and hardware -> settings in place of those of the preset, and flags after those of the hardware\n"
+    head = "# preset, hardware -> settings in place of its own, flags besides; memory and predicted time of a step\n"
     parts = [Traced.insert(f"{head}RECIPES = {{\n", Origin(recipes.path, 1))]
     for row in recipes.rows:
         for name, (value, line) in row.settings.items():

@@ -261,7 +261,7 @@ def test_no_folder_of_a_checkpoint(folder, reason):
 def test_fragments_are_not_blamed_for_a_model_type(folder):
     with_settings(model_type="mistral")(folder)
     error = run("llama2", "hf", code=2).stderr
-    assert 'model_type is "mistral", but this package was woven for "llama"' in error and "hf.sizes" not in error
+    assert 'model_type is "mistral", and this package is for "llama"' in error and "hf.sizes" not in error
 
 
 def test_a_package_that_does_not_load_it(folder):

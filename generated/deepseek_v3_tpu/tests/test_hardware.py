@@ -24,10 +24,10 @@ def test_settings_are_those_of_a_config(preset, hardware):
 
 def test_devices_are_those_of_the_recipe(monkeypatch):
     name = next(iter(HARDWARE))
-    count = HARDWARE[name][1]
+    count = HARDWARE[name]["devices"]
     with pytest.raises(InputError, match=f"--hardware {name}: has {count} devices, and here are"):
         check_hardware(name)
-    kind = HARDWARE[name][0].split("|")[0].removesuffix("?").replace(".*", " 80GB")
+    kind = HARDWARE[name]["kind"].split("|")[0].removesuffix("?").replace(".*", " 80GB")
     monkeypatch.setattr(jax, "devices", lambda: [type("Device", (), {"device_kind": kind})()])
     for devices in (count, 2 * count):  # one slice, and two
         monkeypatch.setattr(jax, "device_count", lambda devices=devices: devices)

@@ -114,7 +114,7 @@ def test_another_model_type_is_an_error(copied):
     hf = json.loads((copied / "config.json").read_text())
     (copied / "config.json").write_text(json.dumps(hf | {"model_type": "another"}))
     woven = "qwen3_moe"
-    with pytest.raises(InputError, match=f'model_type is "another", but this package was woven for "{woven}": select'):
+    with pytest.raises(InputError, match=f'model_type is "another", and this package is for "{woven}": give'):
         load_hf(copied)
 
 
