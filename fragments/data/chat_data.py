@@ -101,8 +101,8 @@ def _(self, config, tokenizer):
 @splice("open_tokens.checked")
 def _(data, description, chats):
     if chats and "chat" in description and description["chat"] != chats.rules():
-        problem = f"its chats are as {description['chat']} makes them, and the settings ask for {chats.rules()}"
-        raise InputError(f"data {data}: {problem}: give the first, or prepare the data with the second")
+        difference = f"its chats are as {description['chat']} makes them, and the settings ask for {chats.rules()}"
+        raise InputError(f"data {data}: {difference}: give the first, or prepare the data with the second")
 
 
 @splice("open_prepared.start")

@@ -51,8 +51,8 @@ def _(value, source):
     if isinstance(value, dict) and value.keys() & setting("answers_of_chats"):
         try:
             value = CHAT_MARK + json.dumps(value | {"source": source}, ensure_ascii=False)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InputError(f"{source}: is no chat: {error}: fix it, or leave it out") from None
+        except (TypeError, ValueError, RecursionError) as cause:
+            raise InputError(f"{source}: is no chat: {cause}: fix it, or leave it out") from None
 
 
 @splice("open_jsonl.value")

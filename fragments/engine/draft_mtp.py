@@ -95,8 +95,8 @@ def _(model, key, value, sequences, step, length, x, positions, cache, following
         columns = jnp.maximum(positions - step.starts[:, None], 0)  # [B, C]
         x_mtp = jnp.take_along_axis(x_mtp, columns[:, :, None], axis=1)  # [B, C, D]
         with point("run.drafted", model, x_mtp):
-            drafted = jnp.argmax(model.embedding.logits(x_mtp, model.embedding.kernel()), axis=-1)
-        following = jnp.concatenate([following, drafted], axis=1)  # [B, 2 C]: and a draft token after each
+            draft_tokens = jnp.argmax(model.embedding.logits(x_mtp, model.embedding.kernel()), axis=-1)
+        following = jnp.concatenate([following, draft_tokens], axis=1)  # [B, 2 C]: and a draft token after each
         cache = cache, new_mtp_cache
 
 

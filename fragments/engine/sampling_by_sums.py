@@ -100,8 +100,8 @@ def _(logprobs, top):
 
 @splice("test_sampling.drawn", optional=True)
 def _(logits, count, settings, sequences, tokens):
-    lengths, uniforms = np.ones(count, np.int32), uniform(settings.seed[:, None], np.ones((count, 1))).ravel()
-    tokens = sample(jnp.tile(logits, (count, 1)), sequences, lengths, settings, biases_of(count), uniforms)
+    lengths, numbers = np.ones(count, np.int32), uniform(settings.seed[:, None], np.ones((count, 1))).ravel()
+    tokens = sample(jnp.tile(logits, (count, 1)), sequences, lengths, settings, biases_of(count), numbers)
 
 
 @splice("test_sampling.penalized", optional=True)

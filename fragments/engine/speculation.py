@@ -50,9 +50,9 @@ def _(step, positions, is_last):
 @splice("Device.steps")
 def _(self, width, cached):
     if G := self.settings.draft_tokens:
-        for rows in self.rows:
-            drafted = self.nothing(rows, width)._replace(draft_tokens=np.zeros((rows, G), np.int32))
-            yield drafted, 1 + G, True, f"{rows} x {1 + G} tokens, {G} of them drafts, {cached}"
+        for B in self.rows:
+            drafted = self.nothing(B, width)._replace(draft_tokens=np.zeros((B, G), np.int32))
+            yield drafted, 1 + G, True, f"{B} x {1 + G} tokens, {G} of them drafts, {cached}"
 
 
 @splice("Engine.admitted")

@@ -55,8 +55,8 @@ def _(left, some, config, settings, mesh, fitting, window_pages):
 
 @splice("Device.nothing", "Engine.step")
 def _(step):
-    block_tables = np.stack([step.block_tables, np.zeros_like(step.block_tables)], axis=1)  # of layers with windows too
-    step = step._replace(block_tables=block_tables)
+    both = [step.block_tables, np.zeros_like(step.block_tables)]  # of layers without and with a window
+    step = step._replace(block_tables=np.stack(both, axis=1))
 
 
 @splice("Engine.pool")

@@ -244,12 +244,14 @@ def format_of(path: Path) -> str:
 
 @splice("of_one_format.chosen")
 def _(files, chosen, kept):
-    sizes = collections.Counter(dict.fromkeys(["", *FORMATS], 0))
+    bytes_by_format = collections.Counter(dict.fromkeys(["", *FORMATS], 0))
     for path in files:
         if not NO_DATA.fullmatch(path.name):
-            sizes[format_of(path)] += path.stat().st_size + 1  # an empty file has a format too
+            bytes_by_format[format_of(path)] += path.stat().st_size + 1  # an empty file has a format too
     rows = ".jsonl", ".parquet", ".arrow", ".array_record"  # come before what may be notes or settings
-    chosen = max(sizes, key=lambda suffix: (suffix in rows and sizes[suffix] > 0, sizes[suffix]))
+    chosen = max(
+        bytes_by_format, key=lambda suffix: (suffix in rows and bytes_by_format[suffix] > 0, bytes_by_format[suffix])
+    )
     kept = [x for x in files if format_of(x) == chosen and not NO_DATA.fullmatch(x.name)]
     chosen = chosen or "text"
 

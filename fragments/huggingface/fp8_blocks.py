@@ -66,8 +66,9 @@ def _(found, path):
 
 @splice("hf.opened")
 def _(tensors):
-    for name in [name for name in tensors if f"{name}_scale_inv" in tensors]:
-        scales, shape = tensors[f"{name}_scale_inv"], tensors[name].get_shape()
-        whole = scales.get_shape() == [-(-size // FP8_BLOCK) for size in shape] and len(shape) == 2
-        if whole and tensors[name].get_dtype() == "F8_E4M3" and scales.get_dtype() in ("F32", "BF16"):
-            tensors[name] = Fp8Blocks(tensors[name], tensors.pop(f"{name}_scale_inv"))
+    for matrix in [name for name in tensors if f"{name}_scale_inv" in tensors]:
+        scales, shape = tensors[f"{matrix}_scale_inv"], tensors[matrix].get_shape()
+        is_scaled = scales.get_shape() == [-(-size // FP8_BLOCK) for size in shape] and len(shape) == 2
+        if is_scaled and tensors[matrix].get_dtype() == "F8_E4M3" and scales.get_dtype() in ("F32", "BF16"):
+            del tensors[f"{matrix}_scale_inv"]
+            tensors[matrix] = Fp8Blocks(tensors[matrix], scales)

@@ -23,8 +23,8 @@ def _(config, problems):
     if config.experts % groups or config.experts < 2 * groups:  # a group is ranked by its best two
         problems.append(f"--expert-groups {groups}: must divide --experts {config.experts} into groups of at least 2")
     elif kept > groups or kept * config.experts // groups < config.experts_per_token:
-        problem = f"must be at most {groups}, and hold the --experts-per-token {config.experts_per_token}"
-        problems.append(f"--groups-per-token {kept}: {problem}")
+        bound = f"must be at most {groups}, and hold the --experts-per-token {config.experts_per_token}"
+        problems.append(f"--groups-per-token {kept}: {bound}")
 
 
 def keep_groups(ranks: Array, groups: int, kept: int) -> Array:

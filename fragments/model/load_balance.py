@@ -30,11 +30,11 @@ def _(scores, segment_ids):
 
 @splice("loss.terms", after="expert_load")
 def _(total, sums, batch_sums, expert_scores, config):
-    whole = batch_sums or sums  # of the whole batch; this may be a microbatch of it
-    load, score = whole["expert_load"], join_layers(expert_scores)  # [L, E]
+    totals = batch_sums or sums  # of the whole batch; this may be a microbatch of it
+    load = totals["expert_load"]  # [L, E]
     # a mean over layers, so that its weight does not depend on their number
-    balance = jnp.sum(load * score) * load.size / routed_tokens(load, config) ** 2
-    total += config.load_balance * balance * whole["targets"]
+    balance = jnp.sum(load * join_layers(expert_scores)) * load.size / routed_tokens(load, config) ** 2
+    total += config.load_balance * balance * totals["targets"]
 
 
 @splice("test_train.accumulated", "test_train.mean", optional=True)

@@ -13,6 +13,6 @@ def _(hf):
 
 @splice("hf.export")
 def _(hf):
-    names = [name for name in hf if name.startswith("rope_scaling.")]
-    rope = {name.removeprefix("rope_scaling."): hf.pop(name) for name in names}
+    flat = [name for name in hf if name.startswith("rope_scaling.")]
+    rope = {name.removeprefix("rope_scaling."): hf.pop(name) for name in flat}
     hf["rope_scaling"] = {name: value for name, value in rope.items() if value is not None}

@@ -28,7 +28,7 @@ def pages_of_layers(pages: int, window_pages: np.ndarray) -> np.ndarray:
 
 
 @splice("layers_in_pool.kinds")
-def _(pages, caches, window_pages):
+def _(config, pages, caches, window_pages):
     sizes = pages_of_layers(pages, window_pages)
     firsts = np.cumsum(sizes, dtype=np.int32) - sizes
     if setting("one_stack"):

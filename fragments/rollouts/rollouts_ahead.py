@@ -40,19 +40,19 @@ def _(self, sampled):
 @splice("Rollouts.state")
 def _(self, states):
     # those after a reward that fails are sampled again
-    known = [*itertools.takewhile(lambda one: not one.exception(), self.pending)]
-    for i, row in enumerate(self.rows):
-        states[row]["round"] -= len(self.pending) - len(known)
-        found = [one.result() for one in known]
-        states[row]["pending"] = [[[*map(dataclasses.asdict, x[i :: len(self.rows)])], metrics] for x, metrics in found]
+    complete = [*itertools.takewhile(lambda one: not one.exception(), self.pending)]
+    results = [one.result() for one in complete]
+    for place, number in enumerate(self.rows):
+        states[number]["round"] -= len(self.pending) - len(complete)
+        states[number]["pending"] = [[[*map(dataclasses.asdict, x[place :: len(self.rows)])], m] for x, m in results]
 
 
 @splice("Rollouts.resumed")
 def _(self, states):
     for number, (_, metrics) in enumerate(states[self.rows[0]].get("pending", [])):
-        rows = [[Sampled(**one) for one in states[row]["pending"][number][0]] for row in self.rows]
-        sampled = [*itertools.chain.from_iterable(zip(*rows, strict=True))]
-        self.pending.append(self.thread.submit(lambda *known: known, sampled, metrics))
+        by_row = [[Sampled(**one) for one in states[row]["pending"][number][0]] for row in self.rows]
+        sampled = [*itertools.chain.from_iterable(zip(*by_row, strict=True))]
+        self.pending.append(self.thread.submit(lambda *result: result, sampled, metrics))
 
 
 def stop_rewarding(data: Batches) -> None:

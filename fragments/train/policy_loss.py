@@ -54,8 +54,7 @@ def _(config):
     if (config.ratio_per, config.loss_per) == ("sequence", "token"):
         raise InputError("--ratio-per sequence: weighs whole completions: give --loss-per sequence as well")
     if config.kl_coefficient and config.objective != "grpo":
-        problem = f"is a term of --objective grpo, not of {config.objective}"
-        raise InputError(f"--kl-coefficient {config.kl_coefficient}: {problem}: give 0")
+        raise InputError(f"--kl-coefficient {config.kl_coefficient}: is a term of --objective grpo alone: give 0")
 
 
 @splice("objectives")

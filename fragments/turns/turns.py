@@ -200,7 +200,7 @@ def _(self, requests, texts):
 @splice("Rollouts.row")
 def _(self, batch, row, first, end, found):
     given = np.isnan(found.logprobs)  # not sampled
-    for name in ("weights", "advantages", "sampled_logprobs"):
-        batch[name][row, first:end][given] = 0
+    for field in ("weights", "advantages", "sampled_logprobs"):
+        batch[field][row, first:end][given] = 0
     if self.config.loss_per == "sequence":
         batch["weights"][row] *= len(given) / np.sum(~given)

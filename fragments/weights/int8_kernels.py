@@ -21,9 +21,9 @@ def _():
 @splice("load_to_serve.cast")
 def _(settings, name, p, is_matrix, value, errors):
     if settings.int8 and is_matrix and "kernel" in name:
-        width = next(i for i, axis in enumerate(p.axes) if axis and "embed" in axis) - len(p.axes)
+        embed_axis = next(i for i, axis in enumerate(p.axes) if axis and "embed" in axis) - len(p.axes)
         kernel = value.astype(np.float32)
-        value = in_int8(kernel, width)
+        value = in_int8(kernel, embed_axis)
         errors.append(np.linalg.norm(value.astype(np.float32) - kernel) / np.linalg.norm(kernel))
     else:
         proceed()

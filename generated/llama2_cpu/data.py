@@ -155,10 +155,8 @@ def open_tokens(data: str, tokenizer: AnyTokenizer, chats: Chats | None = None) 
         problem = f"its tokenizer is {description.get('tokenizer')}, and --tokenizer is {identity(tokenizer)}"
         raise InputError(f"data {data}: {problem}: give the first, or prepare the data with the second")
     if chats and "chat" in description and description["chat"] != chats.rules():
-        chat_data_problem = (
-            f"its chats are as {description['chat']} makes them, and the settings ask for {chats.rules()}"
-        )
-        raise InputError(f"data {data}: {chat_data_problem}: give the first, or prepare the data with the second")
+        difference = f"its chats are as {description['chat']} makes them, and the settings ask for {chats.rules()}"
+        raise InputError(f"data {data}: {difference}: give the first, or prepare the data with the second")
     return open_prepared(data, description["shards"], token_type(tokenizer))
 
 

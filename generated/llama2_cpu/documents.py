@@ -191,8 +191,8 @@ def as_text(value: object, source: str, start: int = 0) -> str:
     if isinstance(value, dict) and value.keys() & ["messages", "completion", "chosen"]:
         try:
             value = CHAT_MARK + json.dumps(value | {"source": source}, ensure_ascii=False)
-        except (TypeError, ValueError, RecursionError) as chat_rows_error:
-            raise InputError(f"{source}: is no chat: {chat_rows_error}: fix it, or leave it out") from None
+        except (TypeError, ValueError, RecursionError) as cause:
+            raise InputError(f"{source}: is no chat: {cause}: fix it, or leave it out") from None
     if not isinstance(value, str):
         raise InputError(f"{source}: the text is {value!r}, not a string: fix it, or leave it out")
     # half a surrogate pair, which JSON can hold and UTF-8 cannot, becomes U+FFFD
@@ -477,12 +477,14 @@ NO_DATA = re.compile("(?i)(readme|licen[cs]e|copying|notice)([-_][^.]*)?([.](md|
 @functools.cache  # warns once
 def of_one_format(data: str, files: tuple[Path, ...]) -> list[Path]:
     """Returns those of a folder's files that have one format: JSONL, else text. Warns of the others."""
-    sizes = collections.Counter(dict.fromkeys(["", *FORMATS], 0))
+    bytes_by_format = collections.Counter(dict.fromkeys(["", *FORMATS], 0))
     for path in files:
         if not NO_DATA.fullmatch(path.name):
-            sizes[format_of(path)] += path.stat().st_size + 1  # an empty file has a format too
+            bytes_by_format[format_of(path)] += path.stat().st_size + 1  # an empty file has a format too
     rows = ".jsonl", ".parquet", ".arrow", ".array_record"  # come before what may be notes or settings
-    chosen = max(sizes, key=lambda suffix: (suffix in rows and sizes[suffix] > 0, sizes[suffix]))
+    chosen = max(
+        bytes_by_format, key=lambda suffix: (suffix in rows and bytes_by_format[suffix] > 0, bytes_by_format[suffix])
+    )
     kept = [x for x in files if format_of(x) == chosen and not NO_DATA.fullmatch(x.name)]
     chosen = chosen or "text"
     if left_out := sorted(file.name for file in {*files} - {*kept}):

@@ -461,11 +461,9 @@ class Device:
             for rows, length, how in steps:
                 yield self.nothing(rows, width), length, bool(how), f"{rows} x {length} tokens{how}, {cached}"
             if G := self.settings.draft_tokens:
-                for speculation_rows in self.rows:
-                    drafted = self.nothing(speculation_rows, width)._replace(
-                        draft_tokens=np.zeros((speculation_rows, G), np.int32)
-                    )
-                    yield drafted, 1 + G, True, f"{speculation_rows} x {1 + G} tokens, {G} of them drafts, {cached}"
+                for B in self.rows:
+                    drafted = self.nothing(B, width)._replace(draft_tokens=np.zeros((B, G), np.int32))
+                    yield drafted, 1 + G, True, f"{B} x {1 + G} tokens, {G} of them drafts, {cached}"
 
     def warm_up(self) -> Iterator[str]:
         """Compiles every shape of step, and yields a description of each."""

@@ -360,8 +360,8 @@ class Rollouts(Batches):
             batch["advantages"][row, first:end] = found.advantages
             batch["sampled_logprobs"][row, first:end] = found.logprobs
             given = np.isnan(found.logprobs)  # not sampled
-            for turns_name in ("weights", "advantages", "sampled_logprobs"):
-                batch[turns_name][row, first:end][given] = 0
+            for field in ("weights", "advantages", "sampled_logprobs"):
+                batch[field][row, first:end][given] = 0
             if self.config.loss_per == "sequence":
                 batch["weights"][row] *= len(given) / np.sum(~given)
         return batch
@@ -379,12 +379,12 @@ class Rollouts(Batches):
             for i, row in enumerate(self.rows)
         }
         # those after a reward that fails are sampled again
-        rollouts_ahead_known = [*itertools.takewhile(lambda one: not one.exception(), self.pending)]
-        for rollouts_ahead_i, rollouts_ahead_row in enumerate(self.rows):
-            states[rollouts_ahead_row]["round"] -= len(self.pending) - len(rollouts_ahead_known)
-            found = [one.result() for one in rollouts_ahead_known]
-            states[rollouts_ahead_row]["pending"] = [
-                [[*map(dataclasses.asdict, x[rollouts_ahead_i :: len(self.rows)])], metrics] for x, metrics in found
+        complete = [*itertools.takewhile(lambda one: not one.exception(), self.pending)]
+        results = [one.result() for one in complete]
+        for place, number in enumerate(self.rows):
+            states[number]["round"] -= len(self.pending) - len(complete)
+            states[number]["pending"] = [
+                [[*map(dataclasses.asdict, x[place :: len(self.rows)])], m] for x, m in results
             ]
         return states
 
@@ -401,9 +401,9 @@ class Rollouts(Batches):
         rows = [[Sampled(**found) for found in states[row]["waiting"]] for row in self.rows]
         self.waiting = [list(batch) for batch in zip(*rows, strict=True)]
         for number, (_, metrics) in enumerate(states[self.rows[0]].get("pending", [])):
-            rollouts_ahead_rows = [[Sampled(**one) for one in states[row]["pending"][number][0]] for row in self.rows]
-            sampled = [*itertools.chain.from_iterable(zip(*rollouts_ahead_rows, strict=True))]
-            self.pending.append(self.thread.submit(lambda *known: known, sampled, metrics))
+            by_row = [[Sampled(**one) for one in states[row]["pending"][number][0]] for row in self.rows]
+            sampled = [*itertools.chain.from_iterable(zip(*by_row, strict=True))]
+            self.pending.append(self.thread.submit(lambda *result: result, sampled, metrics))
 
 
 def stop_rewarding(data: Batches) -> None:

@@ -666,8 +666,7 @@ def train(config: Config) -> None:
     if (config.ratio_per, config.loss_per) == ("sequence", "token"):
         raise InputError("--ratio-per sequence: weighs whole completions: give --loss-per sequence as well")
     if config.kl_coefficient and config.objective != "grpo":
-        problem = f"is a term of --objective grpo, not of {config.objective}"
-        raise InputError(f"--kl-coefficient {config.kl_coefficient}: {problem}: give 0")
+        raise InputError(f"--kl-coefficient {config.kl_coefficient}: is a term of --objective grpo alone: give 0")
     if config.compile_cache:
         absolute(config.compile_cache).mkdir(parents=True, exist_ok=True)
         jax.config.update("jax_compilation_cache_dir", str(absolute(config.compile_cache)))

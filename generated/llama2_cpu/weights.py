@@ -45,9 +45,9 @@ def load_to_serve(settings: ModelSettings) -> tuple[Config, Decoder, Mesh]:
         is_matrix = len(p.axes) > 1 and "router" not in name
         value = np.asarray(later.get_value())
         if settings.int8 and is_matrix and "kernel" in name:
-            width = next(i for i, axis in enumerate(p.axes) if axis and "embed" in axis) - len(p.axes)
+            embed_axis = next(i for i, axis in enumerate(p.axes) if axis and "embed" in axis) - len(p.axes)
             kernel = value.astype(np.float32)
-            value = in_int8(kernel, width)
+            value = in_int8(kernel, embed_axis)
             errors.append(np.linalg.norm(value.astype(np.float32) - kernel) / np.linalg.norm(kernel))
         else:
             value = value.astype(config.dtype if is_matrix else p.dtype)

@@ -96,20 +96,14 @@ def test_a_killed_run_goes_on_to_the_bit(whole, tmp_path, cache):
     process.kill()
     finish(process, -signal.SIGKILL)
 
-    test_preemption_process = start(tmp_path, cache, checkpoint_every=10_000)
+    stopping = start(tmp_path, cache, checkpoint_every=10_000)
     enough = metrics(tmp_path)[-1]["step"] + 2  # of a run that may begin at an earlier step
     # long before the evaluation of step 36 or 54, and after that of 18 or 36: a signal skips one that is due
-    wait_for(
-        test_preemption_process,
-        lambda: any(r["step"] >= enough and 0 < r["step"] % 18 < 6 for r in metrics(tmp_path)[-1:]),
-    )
-    test_preemption_process.send_signal(signal.SIGTERM)
-    test_preemption_output = finish(test_preemption_process, ExitCode.PREEMPTED)
+    wait_for(stopping, lambda: any(r["step"] >= enough and 0 < r["step"] % 18 < 6 for r in metrics(tmp_path)[-1:]))
+    stopping.send_signal(signal.SIGTERM)
+    printed = finish(stopping, ExitCode.PREEMPTED)
     stopped = metrics(tmp_path)[-1]["step"]
-    assert (
-        "stopping after this step" in test_preemption_output
-        and f"stopped by SIGTERM after step {stopped}, which" in test_preemption_output
-    )
+    assert "stopping after this step" in printed and f"stopped by SIGTERM after step {stopped}, which" in printed
     assert stopped < 60 and (tmp_path / str(stopped)).is_dir()
     output = finish(start(tmp_path, cache))
     assert "continues after step" in output
