@@ -32,7 +32,7 @@ def _(self, model):
 def _(self, request, problems):
     if request.sampling.adapter not in self.adapters:
         names = ", ".join(self.adapters[1:]) or "none"
-        problems.append(f"--adapter {request.sampling.adapter}: must be a name of --lora-modules: {names}")
+        problems.append(("adapter", f"adapter {request.sampling.adapter}: must be one of {names}"))
     else:
         request.root += self.adapters.index(request.sampling.adapter).to_bytes(4)  # no pages of another one
 

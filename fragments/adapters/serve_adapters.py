@@ -32,17 +32,17 @@ def _(settings, config, model, mesh):
 
 
 @splice("Server.model")
-def _(self, asked):
+def _(self, request):
     names = [self.settings.model, *self.engine.engine.adapters[1:]]
-    if asked.model not in ("", *names):
+    if request.model not in ("", *names):
         known = " or ".join(map(repr, names))
-        raise Refusal(404, f"there is no model {asked.model!r}: use {known}", "model", "model_not_found")
+        raise Refusal(404, f"there is no model {request.model!r}: use {known}", "model", "model_not_found")
 
 
 @splice("Server.prepared")
-def _(self, asked, wanted):
-    if asked.model in self.engine.engine.adapters:
-        wanted = [(prompt, dataclasses.replace(sampling, adapter=asked.model)) for prompt, sampling in wanted]
+def _(self, request, prompts):
+    if request.model in self.engine.engine.adapters:
+        prompts = [(prompt, dataclasses.replace(sampling, adapter=request.model)) for prompt, sampling in prompts]
 
 
 @splice("Server.models")
@@ -51,6 +51,6 @@ def _(self, models):
     models |= {name: models[base] | {"id": name, "parent": base} for name in self.engine.engine.adapters[1:]}
 
 
-@splice("Answer.head")
-def _(self, server, asked):
-    self.head["model"] = asked.model or server.settings.model
+@splice("Answer.model")
+def _(server, request, model):
+    model = request.model or server.settings.model

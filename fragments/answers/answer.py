@@ -17,9 +17,9 @@ from generator.language.roles import (
     Completion,
     Job,
     Piece,
+    Prompts,
     Server,
     StopString,
-    Wanted,
     as_json,
     as_refusal,
 )
@@ -28,12 +28,13 @@ from generator.language.roles import (
 class Answer:
     """An answer, sent as it is generated: an ASGI application, like Starlette's responses."""
 
-    def __init__(self, server: "Server", asked: Completion | Chat, wanted: Wanted, salt: bytes, name: str):
-        self.server, self.asked, self.wanted, self.salt = server, asked, wanted, salt
-        self.begun, self.choices, self.is_scored = time.monotonic(), list[Choice](), asked.limit == 0
-        self.head = {"id": f"{asked.PREFIX}-{name}", "created": int(time.time())}
-        self.head |= {"object": asked.CHUNK if asked.stream else asked.OBJECT, "model": server.settings.model}
-        point("Answer.head", self, server, asked)
+    def __init__(self, server: "Server", request: Completion | Chat, prompts: Prompts, salt: bytes, name: str):
+        self.server, self.request, self.prompts, self.salt = server, request, prompts, salt
+        self.begun, self.choices, self.is_scored = time.monotonic(), list[Choice](), request.limit == 0
+        kind = request.CHUNK if request.stream else request.OBJECT
+        with point("Answer.model", server, request):
+            model = server.settings.model
+        self.head = {"id": f"{request.PREFIX}-{name}", "created": int(time.time()), "object": kind, "model": model}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         async def gone() -> None:
@@ -54,36 +55,36 @@ class Answer:
         self.server.metrics.finished.labels("cancelled").inc(unfinished)
 
     async def send(self, send: Any) -> None:
-        with self.server.engine.job(self.wanted, self.salt) as job:
-            stops = [StopString(stop) for stop in self.asked.stops]
+        with self.server.engine.job(self.prompts, self.salt) as job:
+            stops = [StopString(stop) for stop in self.request.stops]
             self.choices = [Choice(x, self.server.tokenizer, stops) for x in await job.next()]
             point("Answer.choices", template=self.server.template)
-            if self.asked.stream:
+            if self.request.stream:
                 headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
                 async for event in self.stream(job):
                     await send({"type": "http.response.body", "body": b"data: %b\n\n" % event, "more_body": True})
                 await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
             else:
-                whole = [Piece(first=True) for _ in self.choices]
+                pieces = [Piece(first=True) for _ in self.choices]
                 async for index, piece in self.pieces(job):
-                    whole[index].extend(piece)
-                response = await asyncio.to_thread(self.whole, whole)
+                    pieces[index].extend(piece)
+                response = await asyncio.to_thread(self.response, pieces)
                 await response({"type": "http"}, None, send)
 
-    def whole(self, pieces: list[Piece]) -> Response:
+    def response(self, pieces: list[Piece]) -> Response:
         """Formats all choices; runs in a thread, as log-probabilities of many tokens take long."""
-        told = [self.choice(index, piece) for index, piece in enumerate(pieces)]
-        return as_json(self.head | {"choices": told, "usage": self.usage()})
+        choices = [self.choice(index, piece) for index, piece in enumerate(pieces)]
+        return as_json(self.head | {"choices": choices, "usage": self.usage()})
 
     async def stream(self, job: Job) -> AsyncIterator[bytes]:
-        options = self.asked.stream_options
+        options = self.request.stream_options
         try:
             async for index, piece in self.pieces(job):
                 usage = self.usage() if options.continuous_usage_stats else None
                 is_long = len(piece.scores) > 64  # as an echoed prompt, whose log-probabilities would block the loop
-                told = await asyncio.to_thread(self.choice, index, piece) if is_long else self.choice(index, piece)
-                yield msgspec.json.encode(self.head | {"choices": [told], "usage": usage})
+                choice = await asyncio.to_thread(self.choice, index, piece) if is_long else self.choice(index, piece)
+                yield msgspec.json.encode(self.head | {"choices": [choice], "usage": usage})
             if options.include_usage:
                 yield msgspec.json.encode(self.head | {"choices": [], "usage": self.usage()})
         except Exception as error:  # the answer has begun: an event tells what ended it
@@ -101,7 +102,7 @@ class Answer:
             if index not in firsts:
                 firsts[index] = now
                 metrics.first.observe(now - self.begun)
-                if self.asked.echo:
+                if self.request.echo:
                     yield index, await asyncio.to_thread(choice.echo, self.is_scored)
             count = 0 if self.is_scored else count
             metrics.tokens.inc(count - len(choice.offsets))
@@ -113,17 +114,18 @@ class Answer:
                 self.server.engine.calls.put(functools.partial(self.server.engine.cancel, [choice.request]))
 
     def choice(self, index: int, piece: Piece) -> dict[str, Any]:
-        told = {"index": index, **self.asked.describe(piece, self.server.tokenizer), "finish_reason": piece.finish}
+        described = self.request.describe(piece, self.server.tokenizer)
+        choice = {"index": index, **described, "finish_reason": piece.finish}
         ids = {"token_ids": [score.token for score in piece.scores]}
-        return told | ids if self.asked.return_token_ids else told
+        return choice | ids if self.request.return_token_ids else choice
 
     @property
     def prompt_tokens(self) -> int:
-        wanted = self.wanted[:: self.asked.n]
-        return sum(len(prompt) + self.is_scored * len(sampling.logit_bias) for prompt, sampling in wanted)
+        prompts = self.prompts[:: self.request.n]
+        return sum(len(prompt) + self.is_scored * len(sampling.logit_bias) for prompt, sampling in prompts)
 
     def usage(self) -> dict[str, Any]:
         prompt, completion = self.prompt_tokens, sum(len(choice.offsets) for choice in self.choices)
-        cached = {"cached_tokens": sum(choice.request.cached for choice in self.choices[:: self.asked.n])}
+        cached = {"cached_tokens": sum(choice.request.cached for choice in self.choices[:: self.request.n])}
         usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
         return usage | {"prompt_tokens_details": cached}

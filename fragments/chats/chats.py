@@ -108,7 +108,7 @@ class Chats(WithTemplate):
         @functools.cache
         def render(count: int, add_generation_prompt: bool = False) -> str:
             """Returns the text of the first messages, with END before and after each block of `{% generation %}`."""
-            options = names | {"mark_generation": True}
+            options = names | {"generation_mark": END}
             text = self.template.render(messages[:count], tools, options, add_generation_prompt)
             return re.sub(f"[{OPEN}{CLOSE}]", "", text) if self.tokenizer.parses_special else text
 

@@ -40,7 +40,7 @@ def _(self, piece):
 @splice("Answer.choices")
 def _(self, template):
     texts = template.texts.values() if template else ()
-    if self.asked.offered and any(BEGIN in text for text in texts):
+    if self.request.offered and any(BEGIN in text for text in texts):
         for choice in self.choices:
             choice.tool_calls = ToolCalls()
 

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from generator.language.roles import Refusal
+from generator.language.roles import AnswerTimeout, EngineFailed, QueueFull, Refusal, RequestError
 
 LEFT_UNREAD = 2**20  # bytes of a body that are discarded after the answer
 
@@ -74,12 +74,19 @@ def as_json(content: Any, status: int = 200, headers: dict[str, str] | None = No
     return Response(msgspec.json.encode(content), status, headers, "application/json")
 
 
+STATUSES = {QueueFull: 429, EngineFailed: 500, AnswerTimeout: 504}  # of the engine's errors
+
+
 def as_refusal(error: Exception) -> Refusal:
     """Returns the refusal that tells a client of any error; prints those that are the server's own."""
     if isinstance(error, HTTPException):
         return Refusal(error.status_code, error.detail)
     if isinstance(error, Refusal):
         return error
+    if isinstance(error, RequestError):
+        return Refusal(400, str(error), error.field)
+    if type(error) in STATUSES:
+        return Refusal(STATUSES[type(error)], str(error))
     traceback.print_exception(error)
     return Refusal(500, "internal server error: see the server's log")
 

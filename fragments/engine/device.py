@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -51,6 +52,14 @@ def pages_that_fit(most: int, config: Config, settings: EngineSettings, mesh: Me
     return min(most, fitting)
 
 
+class StepShapes(NamedTuple):
+    """The shapes of an engine's steps, each of which is compiled."""
+
+    rows: list[int]  # sequences of a decode step
+    chunks: dict[int, int]  # length of a prefill chunk -> sequences of its step
+    widths: list[int]  # pages in block tables
+
+
 class Device:
     """Weights, KV cache and tokens, and the compiled steps: a few shapes, compiled before the first request."""
 
@@ -62,23 +71,27 @@ class Device:
         self.model, self.settings, self.laid_over = model, settings, mesh
         self.layers = layers_in_pool(config, pages)
         point("Device.layers", config, pages, settings)
-        self.widths = block_table_widths(longest, size)
         with computing(self.laid_over):
             self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size))()
             none = Biases(*(np.zeros((rows + 1, BIASES), kind) for kind in (np.int32, np.float32, np.int32)))
             slots = Slots(np.zeros((rows + 1, longest + 2), np.int32), none)
             self.slots = jax.jit(lambda: jax.tree.map(lambda x: shard(jnp.array(x), None, None), slots))()
-        self.rows = sorted({n for n in setting("decode_batch_sizes") if n < rows} | {rows})  # of decode steps
         lengths = {max(chunk // divisor, 1) for divisor in setting("prefill_chunks")}
-        self.chunks = {length: min(chunk // length, rows) for length in sorted(lengths)}  # of prefill: batch sizes
+        self.shapes = StepShapes(
+            rows=sorted({n for n in setting("decode_batch_sizes") if n < rows} | {rows}),
+            chunks={length: min(chunk // length, rows) for length in sorted(lengths)},
+            widths=block_table_widths(longest, size),
+        )
         point("Device.made")
 
     def steps(self) -> Iterator[tuple[StepInput, int, bool, str]]:
         """Yields every shape of step: an input that does nothing, its length, whether it scores all, a description."""
-        shapes = {(rows, 1) for rows in self.rows} | {(n, T) for T, most in self.chunks.items() for n in (1, most)}
+        shapes = {(rows, 1) for rows in self.shapes.rows} | {
+            (n, T) for T, most in self.shapes.chunks.items() for n in (1, most)
+        }
         steps = [(rows, length, "") for rows, length in sorted(shapes)]
-        steps += [(most, length, ", all scored") for length, most in self.chunks.items()]
-        for width in self.widths:
+        steps += [(most, length, ", all scored") for length, most in self.shapes.chunks.items()]
+        for width in self.shapes.widths:
             cached = f"{width * self.settings.page_size} cached"
             for rows, length, how in steps:
                 yield self.nothing(rows, width), length, bool(how), f"{rows} x {length} tokens{how}, {cached}"
@@ -93,16 +106,17 @@ class Device:
 
     def rows_for(self, sequences: int) -> int:
         """Returns the batch size of the smallest decode step with room for so many sequences."""
-        return next(rows for rows in self.rows if rows >= sequences)
+        return next(rows for rows in self.shapes.rows if rows >= sequences)
 
     def width_for(self, pages: int) -> int:
         """Returns the width of the narrowest block tables with room for so many pages of a sequence."""
-        return next(width for width in self.widths if width >= pages)
+        return next(width for width in self.shapes.widths if width >= pages)
 
     def chunk_length(self, left: int) -> int:
         """Returns the length of the next prefill chunk: one for all with up to a quarter of padding, or a full one."""
-        shortest = next((length for length in self.chunks if left <= length), max(self.chunks))
-        filled = [length for length in self.chunks if length <= left]
+        lengths = list(self.shapes.chunks)  # in ascending order
+        shortest = next((length for length in lengths if left <= length), lengths[-1])
+        filled = [length for length in lengths if length <= left]
         return filled[-1] if filled and left < 3 / 4 * shortest else shortest
 
     def write(self, slot: int, sequence: list[int], biases: list[tuple[int, float, int]]) -> None:

@@ -23,6 +23,7 @@ from generator.language.roles import (
     PagePool,
     QueueFull,
     Request,
+    RequestError,
     RequestStatus,
     SamplingParams,
     StepInFlight,
@@ -54,7 +55,7 @@ class Engine:
         except (jax.errors.JaxRuntimeError, MemoryError) as error:
             reason, flags = str(error).partition("\n")[0], "--kv-cache-tokens, --max-sequences or --max-length"
             raise InputError(f"{flags}: no room for {pages:,} pages: lower one of them: {reason}") from None
-        self.batch = InputBatch(settings.max_sequences, self.device.widths[-1])
+        self.batch = InputBatch(settings.max_sequences, self.device.shapes.widths[-1])
         self.free_slots = list(range(settings.max_sequences))
         self.queued: collections.deque[Request] = collections.deque()
         self.running: dict[Request, None] = {}  # by arrival
@@ -83,26 +84,31 @@ class Engine:
     def add(self, prompt: Sequence[int], sampling: SamplingParams, salt: bytes = b"") -> Request:
         """Queues a request, which shares pages only with those of the same salt.
 
-        Raises InputError if it can never be served, QueueFull if it cannot be queued now.
+        Raises RequestError if it can never be served, QueueFull if it cannot be queued now.
         """
         problems = sampling_problems(sampling, prompt, self.config.vocab_size)
         length, most = len(prompt), sampling.max_tokens
         if length + most > self.longest:
             sizes = f"the prompt has {length} tokens, the context {self.longest}"
-            problems.append(f"--max-tokens {most}: {sizes}: lower it, or shorten the prompt")
+            problems.append(("max_tokens", f"max_tokens {most}: {sizes}: lower it, or shorten the prompt"))
         if not problems and self.pages_for(length + most) > self.pages:
-            problems.append(f"the KV cache holds {self.pages * self.settings.page_size} tokens, not {length} + {most}")
+            cached = f"the KV cache holds {self.pages * self.settings.page_size} tokens, not {length} + {most}"
+            problems.append(("max_tokens", cached))
         sampling = dataclasses.replace(sampling, seed=fold_seed(sampling.seed, 0, 0))
         ends = frozenset(sampling.stop_token_ids) | (frozenset() if sampling.ignore_eos else self.ends)
-        request = Request(list(prompt), sampling, root=salt, ends=ends, max_length=length + most)
-        point("Engine.request", self, salt, request, problems)
+        with point("Engine.root", self, salt):
+            root = salt
+        request = Request(list(prompt), sampling, root=root, ends=ends, max_length=length + most)
+        point("Engine.request", self, request, problems)
         request.biases = request.logit_biases()
         if len(request.biases) > BIASES:
-            problems.append(f"{len(request.biases)} tokens have a bias or end the sequence: at most {BIASES} may")
+            biased = f"{len(request.biases)} tokens have a bias or end the sequence: at most {BIASES} may"
+            problems.append(("logit_bias", biased))
         if problems:
-            raise InputError("\n".join(problems))
+            fields, messages = zip(*problems, strict=True)
+            raise RequestError("\n".join(messages), fields[0])
         if len(self.queued) >= self.settings.queue:
-            raise QueueFull(f"{len(self.queued)} requests wait")
+            raise QueueFull(f"{len(self.queued)} requests wait already: try again")
         self.queued.append(request)
         return request
 
@@ -246,7 +252,7 @@ class Engine:
         lengths = [self.device.chunk_length(request.length - request.computed) for request in requests]
         kinds = list(zip(lengths, scored, strict=True))
         length, whole = kinds[0]
-        most = self.device.chunks[length]
+        most = self.device.shapes.chunks[length]
         batch = [request for request, kind in zip(requests, kinds, strict=True) if kind == kinds[0]][:most]
         return [self.start(most if whole or len(batch) > 1 else 1, length, batch, whole)]
 

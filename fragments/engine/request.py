@@ -31,6 +31,18 @@ class RequestStatus(enum.Enum):
     FINISHED = enum.auto()
 
 
+class RequestError(InputError):
+    """A request that an engine can never serve.
+
+    Attributes:
+        field: the one at fault, of the request's sampling or its prompt; None if there are several.
+    """
+
+    def __init__(self, message: str, field: str | None):
+        super().__init__(message)
+        self.field = field
+
+
 class QueueFull(Exception):
     """The queue of waiting requests is full."""
 

@@ -29,18 +29,18 @@ def _(field, value, allowed, wanted):
         wanted = f"an integer from 0 to {2**32 - 1:,}, or None"
 
 
-def sampling_problems(sampling: SamplingParams, prompt: Sequence[int], vocab_size: int) -> list[str]:
-    """Lists what is wrong with a prompt and its sampling, whatever there is room for."""
+def sampling_problems(sampling: SamplingParams, prompt: Sequence[int], vocab_size: int) -> list[tuple[str | None, str]]:
+    """Lists what is wrong with a prompt and its sampling, whatever there is room for: (field, problem)."""
     bounds = {"top_p": (1e-6, 1), "min_p": (0, 1), "top_k": (0, vocab_size)}
     bounds |= {"logprobs": (0, TOP), "repetition_penalty": (1e-3, 1e3)}
     bounds |= dict.fromkeys(("presence_penalty", "frequency_penalty"), (-100, 100))
-    problems = field_problems(sampling, bounds)
-    named = {"the prompt": prompt, "logit_bias": sampling.logit_bias, "stop_token_ids": sampling.stop_token_ids}
-    for name, tokens in named.items():
+    problems = [(None, problem) for problem in field_problems(sampling, bounds)]
+    fields = {"prompt": prompt, "logit_bias": sampling.logit_bias, "stop_token_ids": sampling.stop_token_ids}
+    for field, tokens in fields.items():
         foreign = [token for token in tokens if not 0 <= token < vocab_size]
-        whose = f"of another tokenizer: the vocabulary has {vocab_size}"
-        problems += [f"{name} has token {token} {whose}" for token in foreign[:1]]
-    return problems if prompt else [*problems, "a prompt is empty: start it with bos"]
+        source = f"of another tokenizer: the vocabulary has {vocab_size}"
+        problems += [(field, f"{field} has token {token} {source}") for token in foreign[:1]]
+    return problems if prompt else [*problems, ("prompt", "a prompt is empty: start it with bos")]
 
 
 def fold_seed(seed: int | None, prompt: int, choice: int) -> int:

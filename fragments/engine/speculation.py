@@ -50,7 +50,7 @@ def _(step, positions, is_last):
 @splice("Device.steps")
 def _(self, width, cached):
     if G := self.settings.draft_tokens:
-        for B in self.rows:
+        for B in self.shapes.rows:
             drafted = self.nothing(B, width)._replace(draft_tokens=np.zeros((B, G), np.int32))
             yield drafted, 1 + G, True, f"{B} x {1 + G} tokens, {G} of them drafts, {cached}"
 

@@ -5,7 +5,6 @@ import contextlib
 import faulthandler
 import math
 import queue
-import re
 import sys
 import threading
 import time
@@ -14,28 +13,39 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from generator.language import point
-from generator.language.roles import Engine, InputError, QueueFull, Refusal, Request, SamplingParams
+from generator.language.roles import Engine, QueueFull, Request, RequestError, SamplingParams
 
-Wanted = list[tuple[list[int], SamplingParams]]  # prompt and sampling of each choice
+Prompts = list[tuple[list[int], SamplingParams]]  # tokens and sampling of each choice
+
+
+class EngineFailed(Exception):
+    """The engine ended by an error, which its process printed."""
+
+
+class AnswerTimeout(Exception):
+    """An answer took longer than it may."""
 
 
 class Job:
-    """The engine's requests for one answer, and a queue of their news."""
+    """The engine's requests for one answer, and a queue of their outputs."""
 
-    def __init__(self, wanted: Wanted, salt: bytes):
-        self.wanted, self.salt, self.requests = wanted, salt, list[Request]()
-        self.news: asyncio.Queue[Any] = asyncio.Queue()
+    def __init__(self, prompts: Prompts, salt: bytes):
+        self.prompts, self.salt, self.requests = prompts, salt, list[Request]()
+        self.outputs: asyncio.Queue[Any] = asyncio.Queue()
 
     async def next(self) -> Any:
-        """Returns first the list of requests, then for one at a time its index, number of tokens and finish reason."""
-        news = await self.news.get()
-        if isinstance(news, Exception):
-            raise news
-        return news
+        """Returns first the list of requests, then for one at a time its index, number of tokens and finish reason.
+
+        Raises RequestError, QueueFull, EngineFailed or AnswerTimeout.
+        """
+        output = await self.outputs.get()
+        if isinstance(output, Exception):
+            raise output
+        return output
 
 
 class EngineThread(threading.Thread):
-    """The only thread that calls the engine: takes calls from a queue, and posts news to the event loop."""
+    """The only thread that calls the engine: takes calls from a queue, and posts outputs to the event loop."""
 
     def __init__(self, engine: Engine, request_seconds: float):
         """Creates the thread without starting it; `request_seconds` is the time limit of an answer."""
@@ -64,8 +74,8 @@ class EngineThread(threading.Thread):
                         return
                 self.busy_since = time.monotonic()
                 changed = [request for request in self.engine.step() if id(request) in self.places]
-                news = [(*self.places[id(x)], len(x.tokens), x.finish) for x in changed]
-                self.loop.call_soon_threadsafe(self.tell, news)
+                outputs = [(*self.places[id(x)], len(x.tokens), x.finish) for x in changed]
+                self.loop.call_soon_threadsafe(self.post, outputs)
         except Exception:  # of the device, for example: the state of the engine is unknown now
             traceback.print_exc()
             self.loop.call_soon_threadsafe(self.fail)
@@ -91,22 +101,23 @@ class EngineThread(threading.Thread):
                 faulthandler.dump_traceback()
             self.fail()
 
-    def tell(self, news: list[tuple[Job, int, int, str | None]]) -> None:
-        for job, *rest in news:
-            job.news.put_nowait(rest)
+    def post(self, outputs: list[tuple[Job, int, int, str | None]]) -> None:
+        for job, *output in outputs:
+            job.outputs.put_nowait(output)
 
     def fail(self) -> None:
         self.failed = True
         for job in self.jobs:
-            job.news.put_nowait(Refusal(500, "the engine failed: see the server's log"))
+            job.outputs.put_nowait(EngineFailed("the engine failed: see the server's log"))
 
     @contextlib.contextmanager
-    def job(self, wanted: Wanted, salt: bytes = b"") -> Iterator[Job]:
+    def job(self, prompts: Prompts, salt: bytes = b"") -> Iterator[Job]:
         """Adds a request for each prompt, all or none; cancels the unfinished ones on exit."""
         if self.failed:
-            raise Refusal(503, "the engine failed: the server is shutting down")
-        job, late = Job(wanted, salt), f"the answer took more than {self.request_seconds} seconds"
-        timer = self.loop.call_later(self.request_seconds, job.news.put_nowait, Refusal(504, late))
+            raise EngineFailed("the engine failed: the server is shutting down")
+        job = Job(prompts, salt)
+        late = AnswerTimeout(f"the answer took more than {self.request_seconds} seconds")
+        timer = self.loop.call_later(self.request_seconds, job.outputs.put_nowait, late)
         self.jobs.add(job)
         self.calls.put(lambda: self.add(job))
         try:
@@ -117,17 +128,14 @@ class EngineThread(threading.Thread):
             self.calls.put(lambda: self.cancel(job.requests))
 
     def add(self, job: Job) -> None:
-        news: Any = job.requests
+        output: Any = job.requests
         try:
-            for index, (prompt, sampling) in enumerate(job.wanted):
+            for index, (prompt, sampling) in enumerate(job.prompts):
                 job.requests.append(self.engine.add(prompt, sampling, job.salt))
                 self.places[id(job.requests[-1])] = job, index
-        except (InputError, QueueFull) as error:
-            full, words = isinstance(error, QueueFull), str(error).replace("--max-tokens", "max_tokens")
-            field = re.search("max_tokens|logit_bias|stop_token_ids|prompt", words)
-            refused = Refusal(400, words, field and field[0])
-            news = Refusal(429, "too many waiting requests: try again") if full else refused
-        self.loop.call_soon_threadsafe(job.news.put_nowait, news)
+        except (RequestError, QueueFull) as error:
+            output = error
+        self.loop.call_soon_threadsafe(job.outputs.put_nowait, output)
 
     def cancel(self, requests: list[Request]) -> None:
         for request in requests:

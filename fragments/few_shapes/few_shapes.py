@@ -6,21 +6,21 @@ import threading
 from collections.abc import Iterator
 
 from generator.language import excludes, point, requires, splice
-from generator.language.roles import Device, EngineThread, computing, run, write
+from generator.language.roles import Device, EngineThread, StepShapes, computing, run, write
 
 requires("engine_thread", "serve/serve")
 excludes("mtp", "longrope")  # whose steps take and return more
 
 
 def begin_with_few(device: Device) -> Iterator[str]:
-    """Uses few shapes, with more padding, until another thread has iterated over the result, which compiles all.
+    """Restricts steps to few shapes, with more padding. Returns an iterator that compiles all, for another thread.
 
-    It yields a description of each.
+    The iterator yields a description of each shape. At its end, steps have all shapes again.
     """
-    every, steps, longest = (device.rows, device.chunks, device.widths), [*device.steps()], max(device.chunks)
-    few = sorted({device.rows[0], device.rows[-1]}), {longest: device.chunks[longest]}, device.widths[-1:]
-    with point("begin_with_few.few", device, steps, few):
-        device.rows, device.chunks, device.widths = few
+    shapes, steps = device.shapes, [*device.steps()]
+    with point("begin_with_few.few", device, steps, shapes):
+        rows, longest = sorted({shapes.rows[0], shapes.rows[-1]}), max(shapes.chunks)
+        device.shapes = StepShapes(rows, {longest: shapes.chunks[longest]}, shapes.widths[-1:])
 
     def compile_all() -> Iterator[str]:
         for step, length, whole, text in steps:
@@ -31,7 +31,7 @@ def begin_with_few(device: Device) -> Iterator[str]:
                 lowered.compile()  # for later calls of `run`
                 write.lower(device.key, device.value, lowered.out_info[1], step, length).compile()
             yield text
-        device.rows, device.chunks, device.widths = every
+        device.shapes = shapes  # in one assignment, as the engine's thread reads them
 
     return compile_all()
 

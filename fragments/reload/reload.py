@@ -3,7 +3,6 @@
 import asyncio
 import concurrent.futures
 import functools
-import hmac
 import os
 import time
 
@@ -13,7 +12,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from generator.language import requires, splice
-from generator.language.roles import Decoder, InputError, Refusal, Server, as_json, load_to_serve, replace_weights
+from generator.language.roles import (
+    Decoder,
+    InputError,
+    Refusal,
+    Server,
+    as_json,
+    bearer_key,
+    load_to_serve,
+    replace_weights,
+)
 
 requires("serve/serve")
 
@@ -48,9 +56,7 @@ async def load(server: Server, http: requests.Request) -> Response:
     """Answers POST /v1/load once the newest checkpoint of --checkpoint-dir, or --hf, has replaced the weights."""
     settings, start = server.settings, time.perf_counter()
     key = settings.load_key or os.environ.get("SERVE_LOAD_KEY", "")
-    scheme, _, given = http.headers.get("authorization", "").partition(" ")
-    is_key = hmac.compare_digest(given.strip().encode("latin-1"), key.encode())
-    if not (key and is_key and scheme.lower() == "bearer"):
+    if not (key and bearer_key(http, (key,))):
         problem = "to load weights takes --load-key or SERVE_LOAD_KEY of the server: send Authorization: Bearer KEY"
         raise Refusal(401, problem, code="invalid_api_key")
     if server.loading.locked() or not server.engine.ready.is_set():

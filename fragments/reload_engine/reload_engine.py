@@ -19,9 +19,9 @@ def _(self):
     self.weights = 0  # how often they were replaced
 
 
-@splice("Engine.request")
-def _(self, salt, request):
-    request.root = root_of(salt, self.weights)
+@splice("Engine.root")
+def _(self, salt, root):
+    root = root_of(salt, self.weights)
 
 
 def replace_weights(engine: Engine, model: Decoder, recompute: bool) -> None:

@@ -24,6 +24,7 @@ from starlette.routing import Route
 
 from generator.language import point
 from generator.language.roles import (
+    STATUSES,
     Answer,
     AnyTokenizer,
     Chat,
@@ -34,10 +35,11 @@ from generator.language.roles import (
     FileTokenizer,
     HTTPProtocol,
     InputError,
+    Prompts,
     Refusal,
+    RequestError,
     ServeMetrics,
     ServeSettings,
-    Wanted,
     as_json,
     default_sampling,
     fold_seed,
@@ -54,6 +56,13 @@ from generator.language.roles import (
 )
 
 ANSWERED = {"/v1/completions": Completion, "/v1/chat/completions": Chat}
+
+
+def bearer_key(http: requests.Request, keys: tuple[str, ...]) -> str:
+    """Returns which of these keys a request sends; "" if none."""
+    scheme, _, sent = http.headers.get("authorization", "").partition(" ")
+    is_key = [hmac.compare_digest(sent.strip().encode("latin-1"), key.encode()) for key in keys]
+    return keys[is_key.index(True)] if any(is_key) and scheme.lower() == "bearer" else ""
 
 
 class Server:
@@ -90,7 +99,7 @@ class Server:
         if origins:
             named = {"allow_methods": ["GET", "POST"], "allow_headers": ["*"], "expose_headers": ["x-request-id"]}
             around.append(Middleware(CORSMiddleware, allow_origins=origins, **named))
-        handlers = {error: refuse for error in (Refusal, HTTPException)}
+        handlers = dict.fromkeys((Refusal, HTTPException, RequestError, *STATUSES), refuse)
         self.app = Starlette(routes=routes, middleware=around, exception_handlers=handlers)
 
     async def answer(self, kind: type[Completion | Chat], http: requests.Request) -> Answer:
@@ -101,31 +110,31 @@ class Server:
             raise Refusal(503, "the server is still compiling: try again")
         content = await self.read_body(http)
         prepared = functools.partial(self.prepare, kind, content)
-        asked, wanted = await asyncio.get_running_loop().run_in_executor(self.threads[http.url.path], prepared)
-        point("Server.prepared", self, asked, wanted)
-        return Answer(self, asked, wanted, asked.salt(key), http.state.id)
+        request, prompts = await asyncio.get_running_loop().run_in_executor(self.threads[http.url.path], prepared)
+        point("Server.prepared", self, request, prompts)
+        return Answer(self, request, prompts, request.salt(key), http.state.id)
 
-    def prepare(self, kind: type[Completion | Chat], content: bytes) -> tuple[Completion | Chat, Wanted]:
+    def prepare(self, kind: type[Completion | Chat], content: bytes) -> tuple[Completion | Chat, Prompts]:
         """Parses and tokenizes a request; returns it with the prompt and sampling of each choice. May be slow."""
-        asked = read_fields(content, kind, self.defaults)
+        request = read_fields(content, kind, self.defaults)
         size, most, room = self.config.vocab_size, self.engine.engine.settings.queue, self.engine.engine.room
-        with point("Server.model", self, asked):
-            if asked.model not in ("", name := self.settings.model):
-                raise Refusal(404, f"there is no model {asked.model!r}: use {name!r}", "model", "model_not_found")
-        if (count := len(asked.prompts) * asked.n) > most:
+        with point("Server.model", self, request):
+            if request.model not in ("", name := self.settings.model):
+                raise Refusal(404, f"there is no model {request.model!r}: use {name!r}", "model", "model_not_found")
+        if (count := len(request.prompts) * request.n) > most:
             raise Refusal(400, f"{count} choices: at most {most} at once", "n")
         try:
-            prompts = asked.encode(self.tokenizer, self.template, room, self.most_bytes)
+            encoded = request.encode(self.tokenizer, self.template, room, self.most_bytes)
         except InputError as error:  # text without a tokenizer
             raise Refusal(400, str(error), "prompt") from None
-        longest = max(map(len, prompts))
-        if longest + asked.least > room:
-            sizes = f"{longest} in the {asked.INPUT}, {asked.least} in the completion"
-            raise too_long(room, f"you requested {longest + asked.least} tokens ({sizes})", asked.INPUT)
-        seed = None if asked.seed is None else asked.seed % 2**32
-        choices = [(p, fold_seed(seed, place, i)) for place, p in enumerate(prompts) for i in range(asked.n)]
-        wanted = [(p, asked.sampling(seed, room - len(p), size, self.special)) for p, seed in choices]
-        return asked, [scored(*one) for one in wanted] if asked.limit == 0 else wanted
+        longest = max(map(len, encoded))
+        if longest + request.least > room:
+            sizes = f"{longest} in the {request.INPUT}, {request.least} in the completion"
+            raise too_long(room, f"you requested {longest + request.least} tokens ({sizes})", request.INPUT)
+        seed = None if request.seed is None else request.seed % 2**32
+        choices = [(p, fold_seed(seed, place, i)) for place, p in enumerate(encoded) for i in range(request.n)]
+        prompts = [(p, request.sampling(seed, room - len(p), size, self.special)) for p, seed in choices]
+        return request, [scored(*one) for one in prompts] if request.limit == 0 else prompts
 
     async def read_body(self, http: requests.Request) -> bytes:
         """Reads a request body. Refuses other content types than JSON, which any web page can make a browser send."""
@@ -154,11 +163,10 @@ class Server:
 
     def check_client(self, http: requests.Request) -> str:
         """Returns the client's API key after checking it; "" if the server has no keys."""
-        scheme, _, given = http.headers.get("authorization", "").partition(" ")
-        known = [key for key in self.keys if hmac.compare_digest(given.strip().encode("latin-1"), key.encode())]
-        if self.keys and not (known and scheme.lower() == "bearer"):
+        key = bearer_key(http, self.keys)
+        if self.keys and not key:
             raise Refusal(401, "missing or wrong API key: send Authorization: Bearer KEY", code="invalid_api_key")
-        return known[0] if known else ""
+        return key
 
     async def models(self, http: requests.Request) -> Response:
         self.check_client(http)

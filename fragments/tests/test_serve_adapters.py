@@ -126,7 +126,7 @@ def test_each_sequence_of_a_batch_has_its_own_adapter(folder, monkeypatch):
         assert own[0].cached == 0 and [x.cached for x in own[3:]] == [8, 16, 12]
     assert len({tuple(x.logprobs) for x in requests[:3]}) == 3  # or it would show nothing
     point("test_serve_adapters.served", engine, requests, alone)
-    with pytest.raises(InputError, match="--adapter three: must be a name of --lora-modules: one, two"):
+    with pytest.raises(InputError, match="adapter three: must be one of one, two"):
         engine.add([1], SamplingParams(adapter="three"))
 
 

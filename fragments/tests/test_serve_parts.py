@@ -54,20 +54,21 @@ ENDINGS = {"failed": (fail, 60, 60), "stuck": (lambda: time.sleep(3), 60, 0.1), 
 
 @pytest.mark.parametrize(("act", "request_seconds", "step_seconds"), ENDINGS.values(), ids=ENDINGS)
 def test_an_engine_that_fails_or_hangs_ends_all_answers(act, request_seconds, step_seconds, capfd):
-    refusal = module("openai").Refusal
     broken = act is not list
+    engine = module("engine_thread")
+    error = engine.EngineFailed if broken else engine.AnswerTimeout
 
     async def wait_for_answer() -> None:
-        thread = module("engine_thread").EngineThread(BrokenEngine(act), request_seconds)
+        thread = engine.EngineThread(BrokenEngine(act), request_seconds)
         thread.start()
         words = "the engine failed" if broken else "the answer took more than 0.3 seconds"
-        with thread.job([([1], SamplingParams())]) as job, pytest.raises(refusal, match=words):
+        with thread.job([([1], SamplingParams())]) as job, pytest.raises(error, match=words):
             while True:
                 await asyncio.sleep(0.2)
                 thread.watch(step_seconds)
                 await asyncio.wait_for(job.next(), 10)
         if broken:
-            with pytest.raises(refusal, match="the server is shutting down"), thread.job([([1], SamplingParams())]):
+            with pytest.raises(error, match="the server is shutting down"), thread.job([([1], SamplingParams())]):
                 pass
         thread.engine.running = 0
         thread.end()
@@ -85,21 +86,21 @@ def test_errors_of_our_own_are_told_to_clients(stream, capfd):
     async def run() -> None:
         engine_thread = module("engine_thread")
         thread, job = engine_thread.EngineThread(BrokenEngine(list), 60), engine_thread.Job([], b"")
-        job.news.put_nowait([Request([1], SamplingParams(), [5, 6])])
-        job.news.put_nowait((7, 1, None))  # of a choice that there is not
-        thread.job = lambda wanted, salt: contextlib.nullcontext(job)
+        job.outputs.put_nowait([Request([1], SamplingParams(), [5, 6])])
+        job.outputs.put_nowait((7, 1, None))  # of a choice that there is not
+        thread.job = lambda prompts, salt: contextlib.nullcontext(job)
         metrics = http.ServeMetrics(types.SimpleNamespace())
         settings = types.SimpleNamespace(model="small")
         server = types.SimpleNamespace(
             engine=thread, metrics=metrics, settings=settings, tokenizer=ByteTokenizer(), template=None, active=0
         )
-        asked = openai.Completion(prompt=[1], stream=stream)
+        request = openai.Completion(prompt=[1], stream=stream)
 
         async def send(message):
             events.append(message)
 
         async def app(scope, receive, send):
-            await http.Answer(server, asked, [([1], SamplingParams())], b"", "x")(scope, receive, send)
+            await http.Answer(server, request, [([1], SamplingParams())], b"", "x")(scope, receive, send)
 
         scope = {"type": "http", "method": "POST", "raw_path": b"/v1/completions", "path": "/", "client": None}
         scope |= {"http_version": "1.1", "headers": [(b"host", b"localhost")], "state": {}}
@@ -135,9 +136,9 @@ def test_defaults_come_from_the_checkpoint_and_ids_need_no_tokenizer(tmp_path):
         scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": headers, "state": {"id": "x"}}
         return asyncio.run(route.endpoint(http.requests.Request(scope, receive)))
 
-    ((_, first),) = ask_server(prompt=[1, 2]).wanted
+    ((_, first),) = ask_server(prompt=[1, 2]).prompts
     assert (first.temperature, first.top_k, first.repetition_penalty) == (0.25, 7, 1.5)
-    ((_, second),) = ask_server(prompt=[1, 2], temperature=0, top_k=0).wanted
+    ((_, second),) = ask_server(prompt=[1, 2], temperature=0, top_k=0).prompts
     assert (second.temperature, second.top_k, second.repetition_penalty) == (0, 0, 1.5)
     with pytest.raises(openai.Refusal, match="there is no tokenizer: give token ids") as refused:
         ask_server(prompt="text")

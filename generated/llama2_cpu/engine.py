@@ -56,6 +56,18 @@ class RequestStatus(enum.Enum):
     FINISHED = enum.auto()
 
 
+class RequestError(InputError):
+    """A request that an engine can never serve.
+
+    Attributes:
+        field: the one at fault, of the request's sampling or its prompt; None if there are several.
+    """
+
+    def __init__(self, message: str, field: str | None):
+        super().__init__(message)
+        self.field = field
+
+
 class QueueFull(Exception):
     """The queue of waiting requests is full."""
 
@@ -143,18 +155,18 @@ TOP = 20  # likeliest tokens that a request may ask for
 BIASES = 512  # tokens whose logits a request may change
 
 
-def sampling_problems(sampling: SamplingParams, prompt: Sequence[int], vocab_size: int) -> list[str]:
-    """Lists what is wrong with a prompt and its sampling, whatever there is room for."""
+def sampling_problems(sampling: SamplingParams, prompt: Sequence[int], vocab_size: int) -> list[tuple[str | None, str]]:
+    """Lists what is wrong with a prompt and its sampling, whatever there is room for: (field, problem)."""
     bounds = {"top_p": (1e-6, 1), "min_p": (0, 1), "top_k": (0, vocab_size)}
     bounds |= {"logprobs": (0, TOP), "repetition_penalty": (1e-3, 1e3)}
     bounds |= dict.fromkeys(("presence_penalty", "frequency_penalty"), (-100, 100))
-    problems = field_problems(sampling, bounds)
-    named = {"the prompt": prompt, "logit_bias": sampling.logit_bias, "stop_token_ids": sampling.stop_token_ids}
-    for name, tokens in named.items():
+    problems = [(None, problem) for problem in field_problems(sampling, bounds)]
+    fields = {"prompt": prompt, "logit_bias": sampling.logit_bias, "stop_token_ids": sampling.stop_token_ids}
+    for field, tokens in fields.items():
         foreign = [token for token in tokens if not 0 <= token < vocab_size]
-        whose = f"of another tokenizer: the vocabulary has {vocab_size}"
-        problems += [f"{name} has token {token} {whose}" for token in foreign[:1]]
-    return problems if prompt else [*problems, "a prompt is empty: start it with bos"]
+        source = f"of another tokenizer: the vocabulary has {vocab_size}"
+        problems += [(field, f"{field} has token {token} {source}") for token in foreign[:1]]
+    return problems if prompt else [*problems, ("prompt", "a prompt is empty: start it with bos")]
 
 
 def fold_seed(seed: int | None, prompt: int, choice: int) -> int:
@@ -429,6 +441,14 @@ def pages_that_fit(most: int, config: Config, settings: EngineSettings, mesh: Me
     return min(most, fitting)
 
 
+class StepShapes(NamedTuple):
+    """The shapes of an engine's steps, each of which is compiled."""
+
+    rows: list[int]  # sequences of a decode step
+    chunks: dict[int, int]  # length of a prefill chunk -> sequences of its step
+    widths: list[int]  # pages in block tables
+
+
 class Device:
     """Weights, KV cache and tokens, and the compiled steps: a few shapes, compiled before the first request."""
 
@@ -440,28 +460,32 @@ class Device:
         unstack(model)
         self.model, self.settings, self.laid_over = model, settings, mesh
         self.layers = layers_in_pool(config, pages)
-        self.widths = block_table_widths(longest, size)
         with computing(self.laid_over):
             self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size, settings.int8_kv_cache))()
             none = Biases(*(np.zeros((rows + 1, BIASES), kind) for kind in (np.int32, np.float32, np.int32)))
             slots = Slots(np.zeros((rows + 1, longest + 2), np.int32), none)
             self.slots = jax.jit(lambda: jax.tree.map(lambda x: shard(jnp.array(x), None, None), slots))()
-        self.rows = sorted({n for n in [1, 2, 4, 8, 16, 32, 64, 128, 256] if n < rows} | {rows})  # of decode steps
         lengths = {max(chunk // divisor, 1) for divisor in [1, 2, 4, 8, 16]}
-        self.chunks = {length: min(chunk // length, rows) for length in sorted(lengths)}  # of prefill: batch sizes
+        self.shapes = StepShapes(
+            rows=sorted({n for n in [1, 2, 4, 8, 16, 32, 64, 128, 256] if n < rows} | {rows}),
+            chunks={length: min(chunk // length, rows) for length in sorted(lengths)},
+            widths=block_table_widths(longest, size),
+        )
         self.followers: list[socket.socket] = []  # in process 0: the others, which run its steps too
 
     def steps(self) -> Iterator[tuple[StepInput, int, bool, str]]:
         """Yields every shape of step: an input that does nothing, its length, whether it scores all, a description."""
-        shapes = {(rows, 1) for rows in self.rows} | {(n, T) for T, most in self.chunks.items() for n in (1, most)}
+        shapes = {(rows, 1) for rows in self.shapes.rows} | {
+            (n, T) for T, most in self.shapes.chunks.items() for n in (1, most)
+        }
         steps = [(rows, length, "") for rows, length in sorted(shapes)]
-        steps += [(most, length, ", all scored") for length, most in self.chunks.items()]
-        for width in self.widths:
+        steps += [(most, length, ", all scored") for length, most in self.shapes.chunks.items()]
+        for width in self.shapes.widths:
             cached = f"{width * self.settings.page_size} cached"
             for rows, length, how in steps:
                 yield self.nothing(rows, width), length, bool(how), f"{rows} x {length} tokens{how}, {cached}"
             if G := self.settings.draft_tokens:
-                for B in self.rows:
+                for B in self.shapes.rows:
                     drafted = self.nothing(B, width)._replace(draft_tokens=np.zeros((B, G), np.int32))
                     yield drafted, 1 + G, True, f"{B} x {1 + G} tokens, {G} of them drafts, {cached}"
 
@@ -474,16 +498,17 @@ class Device:
 
     def rows_for(self, sequences: int) -> int:
         """Returns the batch size of the smallest decode step with room for so many sequences."""
-        return next(rows for rows in self.rows if rows >= sequences)
+        return next(rows for rows in self.shapes.rows if rows >= sequences)
 
     def width_for(self, pages: int) -> int:
         """Returns the width of the narrowest block tables with room for so many pages of a sequence."""
-        return next(width for width in self.widths if width >= pages)
+        return next(width for width in self.shapes.widths if width >= pages)
 
     def chunk_length(self, left: int) -> int:
         """Returns the length of the next prefill chunk: one for all with up to a quarter of padding, or a full one."""
-        shortest = next((length for length in self.chunks if left <= length), max(self.chunks))
-        filled = [length for length in self.chunks if length <= left]
+        lengths = list(self.shapes.chunks)  # in ascending order
+        shortest = next((length for length in lengths if left <= length), lengths[-1])
+        filled = [length for length in lengths if length <= left]
         return filled[-1] if filled and left < 3 / 4 * shortest else shortest
 
     def write(self, slot: int, sequence: list[int], biases: list[tuple[int, float, int]]) -> None:
@@ -538,7 +563,7 @@ class Engine:
         except (jax.errors.JaxRuntimeError, MemoryError) as error:
             reason, flags = str(error).partition("\n")[0], "--kv-cache-tokens, --max-sequences or --max-length"
             raise InputError(f"{flags}: no room for {pages:,} pages: lower one of them: {reason}") from None
-        self.batch = InputBatch(settings.max_sequences, self.device.widths[-1])
+        self.batch = InputBatch(settings.max_sequences, self.device.shapes.widths[-1])
         self.free_slots = list(range(settings.max_sequences))
         self.queued: collections.deque[Request] = collections.deque()
         self.running: dict[Request, None] = {}  # by arrival
@@ -567,31 +592,34 @@ class Engine:
     def add(self, prompt: Sequence[int], sampling: SamplingParams, salt: bytes = b"") -> Request:
         """Queues a request, which shares pages only with those of the same salt.
 
-        Raises InputError if it can never be served, QueueFull if it cannot be queued now.
+        Raises RequestError if it can never be served, QueueFull if it cannot be queued now.
         """
         problems = sampling_problems(sampling, prompt, self.config.vocab_size)
         length, most = len(prompt), sampling.max_tokens
         if length + most > self.longest:
             sizes = f"the prompt has {length} tokens, the context {self.longest}"
-            problems.append(f"--max-tokens {most}: {sizes}: lower it, or shorten the prompt")
+            problems.append(("max_tokens", f"max_tokens {most}: {sizes}: lower it, or shorten the prompt"))
         if not problems and self.pages_for(length + most) > self.pages:
-            problems.append(f"the KV cache holds {self.pages * self.settings.page_size} tokens, not {length} + {most}")
+            cached = f"the KV cache holds {self.pages * self.settings.page_size} tokens, not {length} + {most}"
+            problems.append(("max_tokens", cached))
         sampling = dataclasses.replace(sampling, seed=fold_seed(sampling.seed, 0, 0))
         ends = frozenset(sampling.stop_token_ids) | (frozenset() if sampling.ignore_eos else self.ends)
-        request = Request(list(prompt), sampling, root=salt, ends=ends, max_length=length + most)
-        request.root = root_of(salt, self.weights)
+        root = root_of(salt, self.weights)
+        request = Request(list(prompt), sampling, root=root, ends=ends, max_length=length + most)
         if request.sampling.adapter not in self.adapters:
             names = ", ".join(self.adapters[1:]) or "none"
-            problems.append(f"--adapter {request.sampling.adapter}: must be a name of --lora-modules: {names}")
+            problems.append(("adapter", f"adapter {request.sampling.adapter}: must be one of {names}"))
         else:
             request.root += self.adapters.index(request.sampling.adapter).to_bytes(4)  # no pages of another one
         request.biases = request.logit_biases()
         if len(request.biases) > BIASES:
-            problems.append(f"{len(request.biases)} tokens have a bias or end the sequence: at most {BIASES} may")
+            biased = f"{len(request.biases)} tokens have a bias or end the sequence: at most {BIASES} may"
+            problems.append(("logit_bias", biased))
         if problems:
-            raise InputError("\n".join(problems))
+            fields, messages = zip(*problems, strict=True)
+            raise RequestError("\n".join(messages), fields[0])
         if len(self.queued) >= self.settings.queue:
-            raise QueueFull(f"{len(self.queued)} requests wait")
+            raise QueueFull(f"{len(self.queued)} requests wait already: try again")
         self.queued.append(request)
         return request
 
@@ -739,7 +767,7 @@ class Engine:
         lengths = [self.device.chunk_length(request.length - request.computed) for request in requests]
         kinds = list(zip(lengths, scored, strict=True))
         length, whole = kinds[0]
-        most = self.device.chunks[length]
+        most = self.device.shapes.chunks[length]
         batch = [request for request, kind in zip(requests, kinds, strict=True) if kind == kinds[0]][:most]
         return [self.start(most if whole or len(batch) > 1 else 1, length, batch, whole)]
 

@@ -9,7 +9,6 @@ import contextlib
 import faulthandler
 import math
 import queue
-import re
 import sys
 import threading
 import time
@@ -17,24 +16,22 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .engine import Device, Engine, QueueFull, Request, computing, run, write
-from .errors import InputError
-from .openai import Refusal
+from .engine import Device, Engine, QueueFull, Request, RequestError, StepShapes, computing, run, write
 from .serve_processes import any_gone
 from .settings import SamplingParams
 
 
 def begin_with_few(device: Device) -> Iterator[str]:
-    """Uses few shapes, with more padding, until another thread has iterated over the result, which compiles all.
+    """Restricts steps to few shapes, with more padding. Returns an iterator that compiles all, for another thread.
 
-    It yields a description of each.
+    The iterator yields a description of each shape. At its end, steps have all shapes again.
     """
-    every, steps, longest = (device.rows, device.chunks, device.widths), [*device.steps()], max(device.chunks)
-    few = sorted({device.rows[0], device.rows[-1]}), {longest: device.chunks[longest]}, device.widths[-1:]
+    shapes, steps = device.shapes, [*device.steps()]
     if device.followers:
         steps = []  # all compile the same, by running it
     else:
-        device.rows, device.chunks, device.widths = few
+        rows, longest = sorted({shapes.rows[0], shapes.rows[-1]}), max(shapes.chunks)
+        device.shapes = StepShapes(rows, {longest: shapes.chunks[longest]}, shapes.widths[-1:])
 
     def compile_all() -> Iterator[str]:
         for step, length, whole, text in steps:
@@ -45,31 +42,34 @@ def begin_with_few(device: Device) -> Iterator[str]:
                 lowered.compile()  # for later calls of `run`
                 write.lower(device.key, device.value, lowered.out_info[1], step, length).compile()
             yield text
-        device.rows, device.chunks, device.widths = every
+        device.shapes = shapes  # in one assignment, as the engine's thread reads them
 
     return compile_all()
 
 
-Wanted = list[tuple[list[int], SamplingParams]]  # prompt and sampling of each choice
+Prompts = list[tuple[list[int], SamplingParams]]  # tokens and sampling of each choice
 
 
 class Job:
-    """The engine's requests for one answer, and a queue of their news."""
+    """The engine's requests for one answer, and a queue of their outputs."""
 
-    def __init__(self, wanted: Wanted, salt: bytes):
-        self.wanted, self.salt, self.requests = wanted, salt, list[Request]()
-        self.news: asyncio.Queue[Any] = asyncio.Queue()
+    def __init__(self, prompts: Prompts, salt: bytes):
+        self.prompts, self.salt, self.requests = prompts, salt, list[Request]()
+        self.outputs: asyncio.Queue[Any] = asyncio.Queue()
 
     async def next(self) -> Any:
-        """Returns first the list of requests, then for one at a time its index, number of tokens and finish reason."""
-        news = await self.news.get()
-        if isinstance(news, Exception):
-            raise news
-        return news
+        """Returns first the list of requests, then for one at a time its index, number of tokens and finish reason.
+
+        Raises RequestError, QueueFull, EngineFailed or AnswerTimeout.
+        """
+        output = await self.outputs.get()
+        if isinstance(output, Exception):
+            raise output
+        return output
 
 
 class EngineThread(threading.Thread):
-    """The only thread that calls the engine: takes calls from a queue, and posts news to the event loop."""
+    """The only thread that calls the engine: takes calls from a queue, and posts outputs to the event loop."""
 
     def __init__(self, engine: Engine, request_seconds: float):
         """Creates the thread without starting it; `request_seconds` is the time limit of an answer."""
@@ -99,8 +99,8 @@ class EngineThread(threading.Thread):
                         return
                 self.busy_since = time.monotonic()
                 changed = [request for request in self.engine.step() if id(request) in self.places]
-                news = [(*self.places[id(x)], len(x.tokens), x.finish) for x in changed]
-                self.loop.call_soon_threadsafe(self.tell, news)
+                outputs = [(*self.places[id(x)], len(x.tokens), x.finish) for x in changed]
+                self.loop.call_soon_threadsafe(self.post, outputs)
         except Exception:  # of the device, for example: the state of the engine is unknown now
             traceback.print_exc()
             self.loop.call_soon_threadsafe(self.fail)
@@ -128,22 +128,23 @@ class EngineThread(threading.Thread):
                 faulthandler.dump_traceback()
             self.fail()
 
-    def tell(self, news: list[tuple[Job, int, int, str | None]]) -> None:
-        for job, *rest in news:
-            job.news.put_nowait(rest)
+    def post(self, outputs: list[tuple[Job, int, int, str | None]]) -> None:
+        for job, *output in outputs:
+            job.outputs.put_nowait(output)
 
     def fail(self) -> None:
         self.failed = True
         for job in self.jobs:
-            job.news.put_nowait(Refusal(500, "the engine failed: see the server's log"))
+            job.outputs.put_nowait(EngineFailed("the engine failed: see the server's log"))
 
     @contextlib.contextmanager
-    def job(self, wanted: Wanted, salt: bytes = b"") -> Iterator[Job]:
+    def job(self, prompts: Prompts, salt: bytes = b"") -> Iterator[Job]:
         """Adds a request for each prompt, all or none; cancels the unfinished ones on exit."""
         if self.failed:
-            raise Refusal(503, "the engine failed: the server is shutting down")
-        job, late = Job(wanted, salt), f"the answer took more than {self.request_seconds} seconds"
-        timer = self.loop.call_later(self.request_seconds, job.news.put_nowait, Refusal(504, late))
+            raise EngineFailed("the engine failed: the server is shutting down")
+        job = Job(prompts, salt)
+        late = AnswerTimeout(f"the answer took more than {self.request_seconds} seconds")
+        timer = self.loop.call_later(self.request_seconds, job.outputs.put_nowait, late)
         self.jobs.add(job)
         self.calls.put(lambda: self.add(job))
         try:
@@ -154,17 +155,14 @@ class EngineThread(threading.Thread):
             self.calls.put(lambda: self.cancel(job.requests))
 
     def add(self, job: Job) -> None:
-        news: Any = job.requests
+        output: Any = job.requests
         try:
-            for index, (prompt, sampling) in enumerate(job.wanted):
+            for index, (prompt, sampling) in enumerate(job.prompts):
                 job.requests.append(self.engine.add(prompt, sampling, job.salt))
                 self.places[id(job.requests[-1])] = job, index
-        except (InputError, QueueFull) as error:
-            full, words = isinstance(error, QueueFull), str(error).replace("--max-tokens", "max_tokens")
-            field = re.search("max_tokens|logit_bias|stop_token_ids|prompt", words)
-            refused = Refusal(400, words, field and field[0])
-            news = Refusal(429, "too many waiting requests: try again") if full else refused
-        self.loop.call_soon_threadsafe(job.news.put_nowait, news)
+        except (RequestError, QueueFull) as error:
+            output = error
+        self.loop.call_soon_threadsafe(job.outputs.put_nowait, output)
 
     def cancel(self, requests: list[Request]) -> None:
         for request in requests:
@@ -177,3 +175,11 @@ def compile_others(thread: EngineThread, shapes: Iterator[str]) -> None:
         print(f"compiled {shape}", flush=True)
         if thread.ending:
             return
+
+
+class EngineFailed(Exception):
+    """The engine ended by an error, which its process printed."""
+
+
+class AnswerTimeout(Exception):
+    """An answer took longer than it may."""

@@ -18,7 +18,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 
 class Generation(Extension):
-    """Renders blocks around what the assistant says, with END before and after if `mark_generation` is set."""
+    """Renders blocks around what the assistant says, with `generation_mark` before and after."""
 
     tags = frozenset({"generation"})
 
@@ -29,7 +29,7 @@ class Generation(Extension):
 
     @jinja2.pass_context
     def said(self, context: Context, caller: Callable[[], str]) -> str:
-        mark = "\ufdd2" if context.get("mark_generation") else ""
+        mark = context.get("generation_mark", "")
         return f"{mark}{caller()}{mark}"
 
 

@@ -40,8 +40,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from .adapters import adapter_directories, load_adapters
 from .chat_template import load_chat_template
 from .cluster import join_job, require_equal
-from .engine import Engine, fold_seed, replace_weights
-from .engine_thread import EngineThread, Job, Wanted
+from .engine import Engine, QueueFull, RequestError, fold_seed, replace_weights
+from .engine_thread import AnswerTimeout, EngineFailed, EngineThread, Job, Prompts
 from .errors import ExitCode, InputError
 from .model import Decoder
 from .openai import Chat, Choice, Completion, Piece, Refusal, StopString, read_fields, scored, too_long
@@ -131,12 +131,19 @@ def as_json(content: Any, status: int = 200, headers: dict[str, str] | None = No
     return Response(msgspec.json.encode(content), status, headers, "application/json")
 
 
+STATUSES = {QueueFull: 429, EngineFailed: 500, AnswerTimeout: 504}  # of the engine's errors
+
+
 def as_refusal(error: Exception) -> Refusal:
     """Returns the refusal that tells a client of any error; prints those that are the server's own."""
     if isinstance(error, HTTPException):
         return Refusal(error.status_code, error.detail)
     if isinstance(error, Refusal):
         return error
+    if isinstance(error, RequestError):
+        return Refusal(400, str(error), error.field)
+    if type(error) in STATUSES:
+        return Refusal(STATUSES[type(error)], str(error))
     traceback.print_exception(error)
     return Refusal(500, "internal server error: see the server's log")
 
@@ -221,12 +228,12 @@ def is_address(host: str) -> bool:
 class Answer:
     """An answer, sent as it is generated: an ASGI application, like Starlette's responses."""
 
-    def __init__(self, server: "Server", asked: Completion | Chat, wanted: Wanted, salt: bytes, name: str):
-        self.server, self.asked, self.wanted, self.salt = server, asked, wanted, salt
-        self.begun, self.choices, self.is_scored = time.monotonic(), list[Choice](), asked.limit == 0
-        self.head = {"id": f"{asked.PREFIX}-{name}", "created": int(time.time())}
-        self.head |= {"object": asked.CHUNK if asked.stream else asked.OBJECT, "model": server.settings.model}
-        self.head["model"] = asked.model or server.settings.model
+    def __init__(self, server: "Server", request: Completion | Chat, prompts: Prompts, salt: bytes, name: str):
+        self.server, self.request, self.prompts, self.salt = server, request, prompts, salt
+        self.begun, self.choices, self.is_scored = time.monotonic(), list[Choice](), request.limit == 0
+        kind = request.CHUNK if request.stream else request.OBJECT
+        model = request.model or server.settings.model
+        self.head = {"id": f"{request.PREFIX}-{name}", "created": int(time.time()), "object": kind, "model": model}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         async def gone() -> None:
@@ -247,39 +254,39 @@ class Answer:
         self.server.metrics.finished.labels("cancelled").inc(unfinished)
 
     async def send(self, send: Any) -> None:
-        with self.server.engine.job(self.wanted, self.salt) as job:
-            stops = [StopString(stop) for stop in self.asked.stops]
+        with self.server.engine.job(self.prompts, self.salt) as job:
+            stops = [StopString(stop) for stop in self.request.stops]
             self.choices = [Choice(x, self.server.tokenizer, stops) for x in await job.next()]
             texts = self.server.template.texts.values() if self.server.template else ()
-            if self.asked.offered and any(BEGIN in text for text in texts):
+            if self.request.offered and any(BEGIN in text for text in texts):
                 for choice in self.choices:
                     choice.tool_calls = ToolCalls()
-            if self.asked.stream:
+            if self.request.stream:
                 headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
                 async for event in self.stream(job):
                     await send({"type": "http.response.body", "body": b"data: %b\n\n" % event, "more_body": True})
                 await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
             else:
-                whole = [Piece(first=True) for _ in self.choices]
+                pieces = [Piece(first=True) for _ in self.choices]
                 async for index, piece in self.pieces(job):
-                    whole[index].extend(piece)
-                response = await asyncio.to_thread(self.whole, whole)
+                    pieces[index].extend(piece)
+                response = await asyncio.to_thread(self.response, pieces)
                 await response({"type": "http"}, None, send)
 
-    def whole(self, pieces: list[Piece]) -> Response:
+    def response(self, pieces: list[Piece]) -> Response:
         """Formats all choices; runs in a thread, as log-probabilities of many tokens take long."""
-        told = [self.choice(index, piece) for index, piece in enumerate(pieces)]
-        return as_json(self.head | {"choices": told, "usage": self.usage()})
+        choices = [self.choice(index, piece) for index, piece in enumerate(pieces)]
+        return as_json(self.head | {"choices": choices, "usage": self.usage()})
 
     async def stream(self, job: Job) -> AsyncIterator[bytes]:
-        options = self.asked.stream_options
+        options = self.request.stream_options
         try:
             async for index, piece in self.pieces(job):
                 usage = self.usage() if options.continuous_usage_stats else None
                 is_long = len(piece.scores) > 64  # as an echoed prompt, whose log-probabilities would block the loop
-                told = await asyncio.to_thread(self.choice, index, piece) if is_long else self.choice(index, piece)
-                yield msgspec.json.encode(self.head | {"choices": [told], "usage": usage})
+                choice = await asyncio.to_thread(self.choice, index, piece) if is_long else self.choice(index, piece)
+                yield msgspec.json.encode(self.head | {"choices": [choice], "usage": usage})
             if options.include_usage:
                 yield msgspec.json.encode(self.head | {"choices": [], "usage": self.usage()})
         except Exception as error:  # the answer has begun: an event tells what ended it
@@ -297,7 +304,7 @@ class Answer:
             if index not in firsts:
                 firsts[index] = now
                 metrics.first.observe(now - self.begun)
-                if self.asked.echo:
+                if self.request.echo:
                     yield index, await asyncio.to_thread(choice.echo, self.is_scored)
             count = 0 if self.is_scored else count
             metrics.tokens.inc(count - len(choice.offsets))
@@ -309,18 +316,19 @@ class Answer:
                 self.server.engine.calls.put(functools.partial(self.server.engine.cancel, [choice.request]))
 
     def choice(self, index: int, piece: Piece) -> dict[str, Any]:
-        told = {"index": index, **self.asked.describe(piece, self.server.tokenizer), "finish_reason": piece.finish}
+        described = self.request.describe(piece, self.server.tokenizer)
+        choice = {"index": index, **described, "finish_reason": piece.finish}
         ids = {"token_ids": [score.token for score in piece.scores]}
-        return told | ids if self.asked.return_token_ids else told
+        return choice | ids if self.request.return_token_ids else choice
 
     @property
     def prompt_tokens(self) -> int:
-        wanted = self.wanted[:: self.asked.n]
-        return sum(len(prompt) + self.is_scored * len(sampling.logit_bias) for prompt, sampling in wanted)
+        prompts = self.prompts[:: self.request.n]
+        return sum(len(prompt) + self.is_scored * len(sampling.logit_bias) for prompt, sampling in prompts)
 
     def usage(self) -> dict[str, Any]:
         prompt, completion = self.prompt_tokens, sum(len(choice.offsets) for choice in self.choices)
-        cached = {"cached_tokens": sum(choice.request.cached for choice in self.choices[:: self.asked.n])}
+        cached = {"cached_tokens": sum(choice.request.cached for choice in self.choices[:: self.request.n])}
         usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
         return usage | {"prompt_tokens_details": cached}
 
@@ -360,7 +368,7 @@ class Server:
         if origins:
             named = {"allow_methods": ["GET", "POST"], "allow_headers": ["*"], "expose_headers": ["x-request-id"]}
             around.append(Middleware(CORSMiddleware, allow_origins=origins, **named))
-        handlers = {error: refuse for error in (Refusal, HTTPException)}
+        handlers = dict.fromkeys((Refusal, HTTPException, RequestError, *STATUSES), refuse)
         self.app = Starlette(routes=routes, middleware=around, exception_handlers=handlers)
 
     async def answer(self, kind: type[Completion | Chat], http: requests.Request) -> Answer:
@@ -371,33 +379,33 @@ class Server:
             raise Refusal(503, "the server is still compiling: try again")
         content = await self.read_body(http)
         prepared = functools.partial(self.prepare, kind, content)
-        asked, wanted = await asyncio.get_running_loop().run_in_executor(self.threads[http.url.path], prepared)
-        if asked.model in self.engine.engine.adapters:
-            wanted = [(prompt, dataclasses.replace(sampling, adapter=asked.model)) for prompt, sampling in wanted]
-        return Answer(self, asked, wanted, asked.salt(key), http.state.id)
+        request, prompts = await asyncio.get_running_loop().run_in_executor(self.threads[http.url.path], prepared)
+        if request.model in self.engine.engine.adapters:
+            prompts = [(prompt, dataclasses.replace(sampling, adapter=request.model)) for prompt, sampling in prompts]
+        return Answer(self, request, prompts, request.salt(key), http.state.id)
 
-    def prepare(self, kind: type[Completion | Chat], content: bytes) -> tuple[Completion | Chat, Wanted]:
+    def prepare(self, kind: type[Completion | Chat], content: bytes) -> tuple[Completion | Chat, Prompts]:
         """Parses and tokenizes a request; returns it with the prompt and sampling of each choice. May be slow."""
-        asked = read_fields(content, kind, self.defaults)
+        request = read_fields(content, kind, self.defaults)
         size, most, room = self.config.vocab_size, self.engine.engine.settings.queue, self.engine.engine.room
         names = [self.settings.model, *self.engine.engine.adapters[1:]]
-        if asked.model not in ("", *names):
+        if request.model not in ("", *names):
             known = " or ".join(map(repr, names))
-            raise Refusal(404, f"there is no model {asked.model!r}: use {known}", "model", "model_not_found")
-        if (count := len(asked.prompts) * asked.n) > most:
+            raise Refusal(404, f"there is no model {request.model!r}: use {known}", "model", "model_not_found")
+        if (count := len(request.prompts) * request.n) > most:
             raise Refusal(400, f"{count} choices: at most {most} at once", "n")
         try:
-            prompts = asked.encode(self.tokenizer, self.template, room, self.most_bytes)
+            encoded = request.encode(self.tokenizer, self.template, room, self.most_bytes)
         except InputError as error:  # text without a tokenizer
             raise Refusal(400, str(error), "prompt") from None
-        longest = max(map(len, prompts))
-        if longest + asked.least > room:
-            sizes = f"{longest} in the {asked.INPUT}, {asked.least} in the completion"
-            raise too_long(room, f"you requested {longest + asked.least} tokens ({sizes})", asked.INPUT)
-        seed = None if asked.seed is None else asked.seed % 2**32
-        choices = [(p, fold_seed(seed, place, i)) for place, p in enumerate(prompts) for i in range(asked.n)]
-        wanted = [(p, asked.sampling(seed, room - len(p), size, self.special)) for p, seed in choices]
-        return asked, [scored(*one) for one in wanted] if asked.limit == 0 else wanted
+        longest = max(map(len, encoded))
+        if longest + request.least > room:
+            sizes = f"{longest} in the {request.INPUT}, {request.least} in the completion"
+            raise too_long(room, f"you requested {longest + request.least} tokens ({sizes})", request.INPUT)
+        seed = None if request.seed is None else request.seed % 2**32
+        choices = [(p, fold_seed(seed, place, i)) for place, p in enumerate(encoded) for i in range(request.n)]
+        prompts = [(p, request.sampling(seed, room - len(p), size, self.special)) for p, seed in choices]
+        return request, [scored(*one) for one in prompts] if request.limit == 0 else prompts
 
     async def read_body(self, http: requests.Request) -> bytes:
         """Reads a request body. Refuses other content types than JSON, which any web page can make a browser send."""
@@ -426,11 +434,10 @@ class Server:
 
     def check_client(self, http: requests.Request) -> str:
         """Returns the client's API key after checking it; "" if the server has no keys."""
-        scheme, _, given = http.headers.get("authorization", "").partition(" ")
-        known = [key for key in self.keys if hmac.compare_digest(given.strip().encode("latin-1"), key.encode())]
-        if self.keys and not (known and scheme.lower() == "bearer"):
+        key = bearer_key(http, self.keys)
+        if self.keys and not key:
             raise Refusal(401, "missing or wrong API key: send Authorization: Bearer KEY", code="invalid_api_key")
-        return known[0] if known else ""
+        return key
 
     async def models(self, http: requests.Request) -> Response:
         self.check_client(http)
@@ -515,9 +522,7 @@ async def load(server: Server, http: requests.Request) -> Response:
     """Answers POST /v1/load once the newest checkpoint of --checkpoint-dir, or --hf, has replaced the weights."""
     settings, start = server.settings, time.perf_counter()
     key = settings.load_key or os.environ.get("SERVE_LOAD_KEY", "")
-    scheme, _, given = http.headers.get("authorization", "").partition(" ")
-    is_key = hmac.compare_digest(given.strip().encode("latin-1"), key.encode())
-    if not (key and is_key and scheme.lower() == "bearer"):
+    if not (key and bearer_key(http, (key,))):
         problem = "to load weights takes --load-key or SERVE_LOAD_KEY of the server: send Authorization: Bearer KEY"
         raise Refusal(401, problem, code="invalid_api_key")
     if server.loading.locked() or not server.engine.ready.is_set():
@@ -535,6 +540,13 @@ async def load(server: Server, http: requests.Request) -> Response:
 
 
 ANSWERED = {"/v1/completions": Completion, "/v1/chat/completions": Chat}
+
+
+def bearer_key(http: requests.Request, keys: tuple[str, ...]) -> str:
+    """Returns which of these keys a request sends; "" if none."""
+    scheme, _, sent = http.headers.get("authorization", "").partition(" ")
+    is_key = [hmac.compare_digest(sent.strip().encode("latin-1"), key.encode()) for key in keys]
+    return keys[is_key.index(True)] if any(is_key) and scheme.lower() == "bearer" else ""
 
 
 def load_engine(settings: ServeSettings) -> tuple[Engine, AnyTokenizer]:

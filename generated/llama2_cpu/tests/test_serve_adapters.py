@@ -115,7 +115,7 @@ def test_each_sequence_of_a_batch_has_its_own_adapter(folder, monkeypatch):
     while engine.queued or engine.running:
         engine.step()
     assert [x.tokens for x in again] == [x.tokens for x in requests[:3]] and not any(x.cached for x in again)
-    with pytest.raises(InputError, match="--adapter three: must be a name of --lora-modules: one, two"):
+    with pytest.raises(InputError, match="adapter three: must be one of one, two"):
         engine.add([1], SamplingParams(adapter="three"))
 
 
