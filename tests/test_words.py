@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -49,6 +50,8 @@ WORDS = [
         },
     ),
 ]
+# of variables, parameters, attributes and functions; in the tests of packages a name may be as short
+NAMELESS = set("found told news asked wanted given held own laid_over whole some tell nothing".split())
 
 
 @pytest.mark.parametrize(("places", "words"), WORDS)
@@ -64,3 +67,21 @@ def test_old_words_are_gone(places, words):
         if re.search(word, line, re.IGNORECASE)
     ]
     assert not said, "\n".join(said)
+
+
+def bound_name(node: ast.AST) -> str:
+    """Returns the name of a variable, parameter, attribute or function where it is bound; else ""."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
+            return name
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            return name
+    return ""
+
+
+def test_names_say_what_they_hold():
+    paths = [path for path in (ROOT / "fragments").rglob("*.py") if path.parent.name != "tests"]
+    assert len(paths) > 200
+    nodes = ((path, node) for path in paths for node in ast.walk(ast.parse(path.read_text())))
+    bound = [f"{path.relative_to(ROOT)}:{node.lineno}" for path, node in nodes if bound_name(node) in NAMELESS]
+    assert not bound, "\n".join(bound)

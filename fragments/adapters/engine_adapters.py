@@ -38,8 +38,8 @@ def _(self, request, problems):
 
 
 @splice("Engine.own")
-def _(self, own, request):
-    own["adapter"] = self.adapters.index(request.sampling.adapter)
+def _(self, values, request):
+    values["adapter"] = self.adapters.index(request.sampling.adapter)
 
 
 @splice("run.model", after="unstacked")

@@ -54,8 +54,8 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded())
         visible = keys <= queries
         point("attend.mask", visible, distance=queries - keys)
         if segment_ids is not None:
-            own, others = take(segment_ids, i, C, 1), take(segment_ids, j, S, 1)
-            visible = visible & (own[:, None, :, None] == others[:, None, None])
+            query_ids, others = take(segment_ids, i, C, 1), take(segment_ids, j, S, 1)
+            visible = visible & (query_ids[:, None, :, None] == others[:, None, None])
         scores = scale * scores  # in fp32
         point("attend.scores", scores)
         return jnp.where(visible, scores, -1e30)

@@ -47,18 +47,18 @@ TOKEN_AND_WEIGHT = np.dtype([("token", "<i4"), ("weight", "<f2")])  # of an arra
 
 def locate(tokenizer: Tokenizer, text: str, at: int = 0) -> list[tuple[int, int, int]]:
     """Returns the tokens of a text, each with its start and end, for a text that begins `at` a place."""
-    (found,) = tokenizer.encode_batch([text], add_special_tokens=False)
-    return [(token, at + start, at + end) for token, (start, end) in zip(found.ids, found.offsets, strict=True)]
+    (encoding,) = tokenizer.encode_batch([text], add_special_tokens=False)
+    return [(token, at + start, at + end) for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True)]
 
 
 def weigh(places: list[tuple[int, int, int]], spans: list[tuple[int, int, float]], base: float) -> np.ndarray:
     """Returns tokens, given with their start and end, with the weight of the span that each overlaps, else `base`."""
     tokens, starts, ends = np.array(places, np.int32).reshape(-1, 3).T
-    found = np.empty(len(tokens), TOKEN_AND_WEIGHT)
-    found["token"], found["weight"] = tokens, base
+    weighted = np.empty(len(tokens), TOKEN_AND_WEIGHT)
+    weighted["token"], weighted["weight"] = tokens, base
     for start, end, weight in spans:
-        found["weight"][(starts < end) & (ends > start)] = weight  # as masks of transformers do
-    return found
+        weighted["weight"][(starts < end) & (ends > start)] = weight  # as masks of transformers do
+    return weighted
 
 
 class Chats(WithTemplate):
@@ -70,7 +70,7 @@ class Chats(WithTemplate):
 
     def rules(self) -> dict[str, str]:
         """Returns what the tokens of a chat depend on, beside the tokenizer; pairs of texts need no template."""
-        texts = sorted(self.found.texts.items()) if self.found else []
+        texts = sorted(self.loaded_template.texts.items()) if self.loaded_template else []
         return {"template": hashlib.sha256(json.dumps(texts).encode()).hexdigest(), "loss_on": self.loss_on}
 
     def __call__(self, document: str) -> np.ndarray:
@@ -82,8 +82,8 @@ class Chats(WithTemplate):
             chat = json.loads(document.removeprefix(CHAT_MARK))
             source = chat.pop("source")
             with point("Chats.encoded", self, chat, source):
-                found = self.encode(without_nulls(chat), source)
-            return found
+                weighted = self.encode(without_nulls(chat), source)
+            return weighted
         except (AttributeError, LookupError, RecursionError, TemplateError, TypeError, ValueError) as error:
             problem = error if isinstance(error, TemplateError | ValueError) else repr(error)
             raise InputError(f"{source}: {problem}: fix it, or leave it out") from None
@@ -95,9 +95,9 @@ class Chats(WithTemplate):
         elif isinstance(prompt, str) and isinstance(completion, str):
             return self.encode_completion(prompt, completion)
         else:
-            asked, _ = read_messages(prompt, "prompt", source)
+            prompt_messages, _ = read_messages(prompt, "prompt", source)
             answer, weights = read_messages(completion, "completion", source)
-            messages, weights = asked + answer, [float(on_all)] * len(asked) + weights
+            messages, weights = prompt_messages + answer, [float(on_all)] * len(prompt_messages) + weights
         said = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
         if self.loss_on == "last":
             weights = [weight if i in said[-1:] else 0 for i, weight in enumerate(weights)]

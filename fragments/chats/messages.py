@@ -37,20 +37,20 @@ def without_nulls(value: Any) -> Any:
 
 def json_field(fields: dict[str, Any], name: str, kind: type, where: str = "") -> Any:
     """Returns a field of a chat or a message, which may be JSON in a text; an empty one if it is not there."""
-    found = fields.get(name, kind())
+    value = fields.get(name, kind())
     with contextlib.suppress(ValueError):
-        found = json.loads(found) if isinstance(found, str) else found
-    if not isinstance(found, kind) or (kind is list and not all(isinstance(part, dict) for part in found)):
+        value = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(value, kind) or (kind is list and not all(isinstance(part, dict) for part in value)):
         raise ValueError(f"{where}{name} must be {'a list of objects' if kind is list else 'an object'}")
-    return found
+    return value
 
 
-def read_messages(found: Any, name: str, source: str) -> tuple[list[dict[str, Any]], list[float]]:
+def read_messages(messages: Any, name: str, source: str) -> tuple[list[dict[str, Any]], list[float]]:
     """Returns messages as chat templates expect them, and their weights. Raises ValueError if they are none."""
-    if not isinstance(found, list) or not found:
+    if not isinstance(messages, list) or not messages:
         raise ValueError(f"{name} must be a list of messages; prompt and completion may also both be texts")
     weights = []
-    for i, message in enumerate(found):
+    for i, message in enumerate(messages):
         what = f"{name}[{i}]"
         if not isinstance(message, dict) or message.get("role") not in ROLES:
             raise ValueError(f"{what} must be an object whose role is one of {', '.join(ROLES)}")
@@ -72,7 +72,7 @@ def read_messages(found: Any, name: str, source: str) -> tuple[list[dict[str, An
                 raise ValueError(f"{what} says nothing")
             tell_of("with an empty message", source)
         weights.append(weight)
-    return found, weights
+    return messages, weights
 
 
 class WithTemplate:
@@ -83,25 +83,25 @@ class WithTemplate:
         self.tokenizer, self.path = tokenizer, path
 
     @functools.cached_property
-    def found(self) -> ChatTemplate | None:
+    def loaded_template(self) -> ChatTemplate | None:
         return load_chat_template(self.tokenizer, self.path) if importlib.util.find_spec("jinja2") else None
 
     @functools.cached_property
     def template(self) -> ChatTemplate:
         if not importlib.util.find_spec("jinja2"):
             raise InputError("chats need jinja2: pip install jinja2")
-        if not self.found:
+        if not self.loaded_template:
             raise InputError(f"--tokenizer {self.path}: chats need a chat template: put chat_template.jinja beside it")
-        if self.found.reads("strftime_now"):
+        if self.loaded_template.reads("strftime_now"):
             problem = "asks for the date, so its tokens change: set date_string in chat_template_kwargs, or prepare"
             print(f"warning: the chat template beside {self.path} {problem} the data", file=sys.stderr)
-        return self.found
+        return self.loaded_template
 
     def options(self, chat: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Returns the tools of a chat, and other variables of its template. Raises ValueError if it takes none."""
         tools, names = json_field(chat, "tools", list), json_field(chat, "chat_template_kwargs", dict)
         if tools and not self.template.reads("tools"):
             raise ValueError("the chat template does not support tools")
-        if own := names.keys() & {"messages", "tools", "add_generation_prompt", *self.template.names}:
-            raise ValueError(f"chat_template_kwargs must not set {min(own)}")
+        if reserved := names.keys() & {"messages", "tools", "add_generation_prompt", *self.template.names}:
+            raise ValueError(f"chat_template_kwargs must not set {min(reserved)}")
         return tools, names

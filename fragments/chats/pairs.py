@@ -29,22 +29,22 @@ def encode_pair(chats: Chats, pair: dict[str, Any], source: str) -> np.ndarray:
     parts = []
     for number, (name, answer) in enumerate(zip(("chosen", "rejected"), answers, strict=True), 1):
         try:
-            found = chats.encode(pair | {"prompt": prompt, "completion": answer}, source)
+            weighted = chats.encode(pair | {"prompt": prompt, "completion": answer}, source)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
         if isinstance(answer, list) and answer[-1]["role"] != "assistant":
             raise ValueError(f"{name} must end with a message of the assistant")
-        if not found["weight"][1:].any():
+        if not weighted["weight"][1:].any():
             raise ValueError(f"{name} has no token with a weight")
-        parts.append(np.empty(len(found), PAIR))
-        parts[-1]["token"], parts[-1]["weight"] = found["token"], found["weight"]
+        parts.append(np.empty(len(weighted), PAIR))
+        parts[-1]["token"], parts[-1]["weight"] = weighted["token"], weighted["weight"]
         parts[-1]["answer"], parts[-1]["reference"] = number, np.nan
     return np.concatenate(parts)
 
 
 @splice("Chats.encoded")
-def _(self, chat, source, found):
+def _(self, chat, source, weighted):
     if "chosen" in chat:
-        found = encode_pair(self, without_nulls(chat), source)
+        weighted = encode_pair(self, without_nulls(chat), source)
     else:
         proceed()

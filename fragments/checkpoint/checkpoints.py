@@ -157,8 +157,8 @@ class Checkpoints:
 
     def read_config(self, step: int) -> Config:
         fields = self.read_json(step, "config")
-        own = command_line_only() | {"architecture": ARCHITECTURE, "versions": {}}
-        recorded = {name: fields.pop(name, default) for name, default in own.items()}
+        not_taken = command_line_only() | {"architecture": ARCHITECTURE, "versions": {}}
+        recorded = {name: fields.pop(name, default) for name, default in not_taken.items()}
         known = {f.name: f.default for f in dataclasses.fields(Config)}
         needed = {name for name, default in known.items() if default is dataclasses.MISSING}
         wrong = sorted(needed - fields.keys() | fields.keys() - known)

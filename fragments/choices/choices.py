@@ -52,7 +52,7 @@ class Choice:
         self.request, self.tokenizer, self.stops = request, tokenizer, Stops(stops)
         self.text = Detokenizer(tokenizer, request.prompt)
         self.offsets: list[int] = []  # characters before each token
-        self.length = self.told = 0  # characters and tokens returned so far
+        self.length = self.returned = 0  # characters and tokens returned so far
         self.finish: str | None = None
         point("Choice.start")
 
@@ -76,22 +76,22 @@ class Choice:
         """Returns what is new once there are `count` tokens; a token waits until its text is final."""
         piece, request = Piece(first=not self.offsets), self.request
         for token in request.tokens[len(self.offsets) : count]:
-            self.offsets.append(self.length + len(piece.text) + len(self.stops.held))
+            self.offsets.append(self.length + len(piece.text) + len(self.stops.buffered))
             new = self.text.add(token)
             piece.text += self.stops.add(new) if len(self.offsets) > request.sampling.min_tokens else new
-            if self.stops.found:
+            if self.stops.matched:
                 break
-        if finish and not self.stops.found:
-            piece.text += self.stops.add(self.text.end()) + self.stops.held
+        if finish and not self.stops.matched:
+            piece.text += self.stops.add(self.text.end()) + self.stops.buffered
         self.length += len(piece.text)
-        piece.finish = self.finish = "stop" if self.stops.found else finish
-        whole = self.finish and not self.stops.found
-        until = len(self.offsets) if whole else bisect.bisect_left(self.offsets, self.length)
-        for i in range(self.told, until):
+        piece.finish = self.finish = "stop" if self.stops.matched else finish
+        is_complete = self.finish and not self.stops.matched
+        until = len(self.offsets) if is_complete else bisect.bisect_left(self.offsets, self.length)
+        for i in range(self.returned, until):
             token = request.tokens[i]
-            told = request.logprobs[i], request.top_logprobs[i], token_bytes(self.tokenizer, token)
-            piece.scores.append(TokenScore(token, self.offsets[i], *told))
-        self.told = until
+            scores = request.logprobs[i], request.top_logprobs[i], token_bytes(self.tokenizer, token)
+            piece.scores.append(TokenScore(token, self.offsets[i], *scores))
+        self.returned = until
         point("Choice.advanced", piece)
         return piece
 
@@ -108,12 +108,12 @@ def completion_logprobs(scores: list[TokenScore], tokenizer: AnyTokenizer) -> di
     """Formats log-probabilities for /v1/completions, by text; a second token with the same text goes by its id."""
 
     def by_text(score: TokenScore) -> dict[str, float]:
-        found = {token_name(score.content): score.logprob}
+        logprobs = {token_name(score.content): score.logprob}
         for token in sorted(score.top, key=score.top.__getitem__, reverse=True):
             name = token_name(token_bytes(tokenizer, token))
             if token != score.token:
-                found[name if name not in found else f"token_id:{token}"] = score.top[token]
-        return found
+                logprobs[name if name not in logprobs else f"token_id:{token}"] = score.top[token]
+        return logprobs
 
     return {
         "tokens": [token_name(x.content) for x in scores],
@@ -132,5 +132,5 @@ def chat_logprobs(scores: list[TokenScore], tokenizer: AnyTokenizer) -> dict[str
     def others(score: TokenScore) -> list[dict[str, Any]]:
         return [entry(token_bytes(tokenizer, token), logprob) for token, logprob in score.top.items()]
 
-    found = [entry(x.content, x.logprob) | {"top_logprobs": others(x)} for x in scores]
-    return {"content": found, "refusal": None}
+    entries = [entry(x.content, x.logprob) | {"top_logprobs": others(x)} for x in scores]
+    return {"content": entries, "refusal": None}

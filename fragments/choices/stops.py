@@ -24,7 +24,7 @@ class Stops:
 
     def __init__(self, stops: list[StopString]):
         self.stops, self.lengths = stops, [0] * len(stops)  # of the prefix of each that the text ends with
-        self.held, self.found = "", False
+        self.buffered, self.matched = "", False
 
     def add(self, new: str) -> str:
         """Adds new text, and returns the text that is now final."""
@@ -33,9 +33,9 @@ class Stops:
             for place, letter in enumerate(new):
                 self.lengths[i] = stop.follow(self.lengths[i], letter)
                 if self.lengths[i] == len(stop.text):
-                    starts.append(len(self.held) + place + 1 - len(stop.text))
+                    starts.append(len(self.buffered) + place + 1 - len(stop.text))
                     break
-        self.held, self.found = self.held + new, bool(starts)
-        certain = min(starts) if starts else len(self.held) - max(self.lengths, default=0)
-        text, self.held = self.held[:certain], "" if starts else self.held[certain:]
+        self.buffered, self.matched = self.buffered + new, bool(starts)
+        certain = min(starts) if starts else len(self.buffered) - max(self.lengths, default=0)
+        text, self.buffered = self.buffered[:certain], "" if starts else self.buffered[certain:]
         return text

@@ -46,6 +46,6 @@ def _(self, template):
 
 
 @splice("Chat.told")
-def _(piece, told):
+def _(piece, message):
     if piece.calls:
-        told |= {"content": piece.text or None, "tool_calls": piece.calls}
+        message |= {"content": piece.text or None, "tool_calls": piece.calls}

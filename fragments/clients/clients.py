@@ -110,8 +110,8 @@ def gate(app: ASGIApp, hosts: set[str], origins: set[str], answers: Counter) -> 
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         headers, begun, status = Headers(scope=scope), time.monotonic(), 499  # 499: the client disconnected
-        given = headers.get("x-request-id", "")
-        name = given if re.fullmatch(r"[\w.-]{1,64}", given, re.ASCII) else uuid.uuid4().hex
+        sent_id = headers.get("x-request-id", "")
+        name = sent_id if re.fullmatch(r"[\w.-]{1,64}", sent_id, re.ASCII) else uuid.uuid4().hex
         scope["state"] = {"id": name}
         # where a request ends is uncertain (RFC 9112, 6.1): the connection is closed
         is_ambiguous = "transfer-encoding" in headers and (

@@ -31,11 +31,11 @@ def join_job() -> None:
 
     The SETTINGS say which process it is, or else JAX detects it: Slurm, Open MPI, TPU metadata, Kubernetes.
     """
-    given = {name: os.environ[name] for name in SETTINGS if os.environ.get(name)}
-    if missing := [name for name in SETTINGS if given and name not in given]:
-        raise InputError(f"{', '.join(missing)} missing beside {', '.join(given)}: set all three, or none")
-    if given:
-        address, count, index = given.values()
+    settings = {name: os.environ[name] for name in SETTINGS if os.environ.get(name)}
+    if missing := [name for name in SETTINGS if settings and name not in settings]:
+        raise InputError(f"{', '.join(missing)} missing beside {', '.join(settings)}: set all three, or none")
+    if settings:
+        address, count, index = settings.values()
         try:
             host, port = address.rsplit(":", 1)
             if 0 < int(index) < int(count):
@@ -43,12 +43,12 @@ def join_job() -> None:
             where = dict(coordinator_address=address, cluster_detection_method="deactivate")
             jax.distributed.initialize(num_processes=int(count), process_id=int(index), **where, **TIMEOUTS)
         except ValueError as error:
-            wanted = "HOST:PORT of process 0, the number of processes, and which of them this is, from 0"
-            raise InputError(f"{', '.join(map('='.join, given.items()))}: {error}: give {wanted}") from None
+            advice = "HOST:PORT of process 0, the number of processes, and which of them this is, from 0"
+            raise InputError(f"{', '.join(map('='.join, settings.items()))}: {error}: give {advice}") from None
         return
-    told = [f"{name}={os.environ[name]}" for name, one in LAUNCHERS.items() if os.environ.get(name, one) != one]
-    told += ["TPU_WORKER_HOSTNAMES"] if "," in os.environ.get("TPU_WORKER_HOSTNAMES", "") else []
-    if not told and {"SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"} & set(os.environ):
+    launched = [f"{name}={os.environ[name]}" for name, one in LAUNCHERS.items() if os.environ.get(name, one) != one]
+    launched += ["TPU_WORKER_HOSTNAMES"] if "," in os.environ.get("TPU_WORKER_HOSTNAMES", "") else []
+    if not launched and {"SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"} & set(os.environ):
         return  # a single process; JAX would give it one GPU
     one_a_node = os.environ.get("SLURM_STEP_NUM_NODES") == os.environ.get("SLURM_NTASKS", "")
     all_gpus = {"local_device_ids": []} if one_a_node else {}  # by default JAX gives a Slurm process one GPU
@@ -56,6 +56,6 @@ def join_job() -> None:
         with warnings.catch_warnings(action="ignore"):  # kubernetes is not installed
             jax.distributed.initialize(**all_gpus, **TIMEOUTS)
     except Exception as error:  # each way of detection has its own errors
-        if told:
-            problem = f"{', '.join(told)} announces several processes, which JAX does not find: {error}"
+        if launched:
+            problem = f"{', '.join(launched)} announces several processes, which JAX does not find: {error}"
             raise InputError(f"{problem} Start them by srun or mpirun, or set {', '.join(SETTINGS)}") from None

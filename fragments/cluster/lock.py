@@ -29,7 +29,7 @@ class DirectoryLock:
     Takes over a lock whose process is gone from this host, or that is no longer renewed.
     """
 
-    held: ClassVar[list] = []  # by this process
+    locks: ClassVar[list] = []  # by this process
 
     def __init__(self, directory: epath.Path):
         self.directory, self.path, self.is_first = directory, directory / "lock", jax.process_index() == 0
@@ -44,11 +44,11 @@ class DirectoryLock:
         """Takes the lock, or raises InputError that names its holder, in all processes."""
         on_all_processes(lambda: self.is_first and self.take())
         self.was_held, self.holder = True, self.read().partition(", renewed ")[0]  # that of process 0
-        self.held.append(self)
+        self.locks.append(self)
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
-        self.held.remove(self)
+        self.locks.remove(self)
         self.released.set()
         if self.is_first:
             self.thread.join()
@@ -85,14 +85,14 @@ class DirectoryLock:
         self.directory.mkdir(parents=True, exist_ok=True)
         if self.path.is_dir():
             raise InputError(f"{self.path}: a directory where the run's lock goes: remove it")
-        found, deadline = self.read(), time.monotonic() + LEASE  # the clocks of two hosts are not compared
-        is_local = self.host in found and os.path.exists("/proc/self")
-        is_gone = is_local and not os.path.exists(f"/proc/{found.split()[1]}")
+        holder, deadline = self.read(), time.monotonic() + LEASE  # the clocks of two hosts are not compared
+        is_local = self.host in holder and os.path.exists("/proc/self")
+        is_gone = is_local and not os.path.exists(f"/proc/{holder.split()[1]}")
         while (text := self.read()) and not is_gone and time.monotonic() < deadline:
-            if text != found:
+            if text != holder:
                 self.check()
             time.sleep(0.1)
-        self.write(gone=found)
+        self.write(gone=holder)
         time.sleep(0.5)  # others that took it at the same moment have written by then: the last has it
         self.check()
         self.thread.start()
@@ -112,7 +112,7 @@ def check_lock(quick: bool = False) -> None:
 
     `quick` reads nothing while, by this host's clock, no other job can have it yet.
     """
-    for lock in DirectoryLock.held:
+    for lock in DirectoryLock.locks:
         if not quick or (lock.is_first and time.monotonic() - lock.renewed > LEASE - 2 * RENEWAL):
             lock.check()
 

@@ -60,8 +60,8 @@ def run_in_children(restarts: int) -> None:
 
 
 @splice("command.given")
-def _(given):
-    if given.restarts:
+def _(first_pass):
+    if first_pass.restarts:
         from generator.language.roles import run_in_children
 
-        run_in_children(given.restarts)
+        run_in_children(first_pass.restarts)

@@ -45,14 +45,14 @@ class CompileCommand:
 @ending_with_messages()
 def main() -> None:
     parse = functools.partial(tyro.cli, CompileCommand, prog=f"python -m {__package__}.compile")
-    given, _ = parse(default=CompileCommand(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
-    recipe, flags = find_recipe(given.preset, given.hardware)
+    first_pass, _ = parse(default=CompileCommand(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
+    recipe, flags = find_recipe(first_pass.preset, first_pass.hardware)
     set_flags(flags)
     # -1 unless a recipe or the command line gives it: the preset's batch is for other devices
-    preset = dataclasses.replace(PRESETS[given.preset], batch_size=-1)
+    preset = dataclasses.replace(PRESETS[first_pass.preset], batch_size=-1)
     default = CompileCommand(dataclasses.replace(preset, **recipe))
-    if given.hardware:
-        point("compile.hardware", given, default)
+    if first_pass.hardware:
+        point("compile.hardware", first_pass, default)
     command = parse(default=default)
     point("compile.start", command)
     # after help and refusals, as they import JAX

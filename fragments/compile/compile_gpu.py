@@ -32,8 +32,8 @@ platform_name: "CUDA" dnn_version_info {{ major: 9 minor: 8 }} device_descriptio
 def topology_mesh(config: Config, chip: str, devices: int) -> jax.sharding.Mesh:
     """Returns the mesh of so many GPUs, in nodes of 8: of descriptions that only a compiler can use."""
     if chip not in CHIPS or devices < 1 or (devices > NODE and devices % NODE):
-        wanted = f"{', '.join(CHIPS)}, and at most {NODE} devices or a multiple of {NODE}"
-        raise InputError(f"--chip {chip} --devices {devices}: there is no such machine: give {wanted}")
+        choices = f"{', '.join(CHIPS)}, and at most {NODE} devices or a multiple of {NODE}"
+        raise InputError(f"--chip {chip} --devices {devices}: there is no such machine: give {choices}")
     values = CHIPS[chip]
     sizes = {"shared": values["shared_kib"] * 1024, "optin": (values["shared_kib"] - 1) * 1024}
     sizes |= {"cache": values["l2_mib"] * 2**20, "memory": values["memory_gib"] * 2**30}
@@ -46,8 +46,8 @@ def topology_mesh(config: Config, chip: str, devices: int) -> jax.sharding.Mesh:
     # JAX asks the GPU that is here for these
     jax.devices = lambda *_: described.devices  # of which a kernel for Hopper asks how many cores they have
     cudnn.check_cudnn_version = lambda: 90_800
-    cudnn.check_compute_capability = lambda wanted: values["capability"] >= float(wanted)
-    cudnn.is_cuda_compute_capability_equal = lambda wanted: values["capability"] == float(wanted)
+    cudnn.check_compute_capability = lambda choices: values["capability"] >= float(choices)
+    cudnn.is_cuda_compute_capability_equal = lambda choices: values["capability"] == float(choices)
     return make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, list(described.devices))
 
 
@@ -63,8 +63,8 @@ def _(jax):
 
 
 @splice("compile.hardware")
-def _(given, default):
-    machine = HARDWARE[given.hardware]
+def _(first_pass, default):
+    machine = HARDWARE[first_pass.hardware]
     default = dataclasses.replace(default, chip=machine["topology"], devices=machine["devices"])
 
 

@@ -26,8 +26,8 @@ def topology_mesh(config: Config, topology: str, slices: int) -> Any:
     chip, _, shape = topology.partition(":")
     sides, flat = [int(side) for side in shape.split("x") if side.isdecimal()], chip in ("v5e", "v6e")
     if chip not in MEMORY or len(sides) != (2 if flat else 3) or slices < 1 or (flat and max(sides) > 16):
-        wanted = f"{', '.join(MEMORY)} with its lengths, such as v5p:8x8x4 or v5e:16x16, and --slices of at least 1"
-        raise InputError(f"--topology {topology} --slices {slices}: there is no such slice: give {wanted}")
+        choices = f"{', '.join(MEMORY)} with its lengths, such as v5p:8x8x4 or v5e:16x16, and --slices of at least 1"
+        raise InputError(f"--topology {topology} --slices {slices}: there is no such slice: give {choices}")
     try:
         # which sides wrap around: in 3D all, if made of whole 4 x 4 x 4 cubes; in 2D those of a whole pod
         wrap = [side == 16 for side in sides] + [False] if flat else [all(s % 4 == 0 for s in sides)] * 3
@@ -45,8 +45,8 @@ def _():
 
 
 @splice("compile.hardware")
-def _(given, default):
-    default = dataclasses.replace(default, topology=HARDWARE[given.hardware]["topology"])
+def _(first_pass, default):
+    default = dataclasses.replace(default, topology=HARDWARE[first_pass.hardware]["topology"])
 
 
 @splice("compile.mesh")

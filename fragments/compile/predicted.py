@@ -26,9 +26,9 @@ def _(command, config, mesh, chip, compiled, total, full, causal, output):
     cost = step_cost(compiled.as_text(), CHIPS[chip], places(mesh))
     print(cost.text())
     if command.json:
-        found = {"preset": command.preset, "chip": chip, "devices": mesh.size, "mesh": dict(mesh.shape)}
-        found |= {"batch_size": config.batch_size, "remat": config.remat, "bytes": total}
-        found |= {"flops": full, "causal_flops": causal, "mfu": causal / cost.seconds / CHIPS[chip]["peak"]}
-        found |= {"seconds": cost.seconds, **dict.fromkeys((*PARTS, "collectives"), 0.0), **cost.parts}
-        found |= {"left_out": cost.unknown}
-        print(json.dumps(found), file=output, flush=True)
+        prediction = {"preset": command.preset, "chip": chip, "devices": mesh.size, "mesh": dict(mesh.shape)}
+        prediction |= {"batch_size": config.batch_size, "remat": config.remat, "bytes": total}
+        prediction |= {"flops": full, "causal_flops": causal, "mfu": causal / cost.seconds / CHIPS[chip]["peak"]}
+        prediction |= {"seconds": cost.seconds, **dict.fromkeys((*PARTS, "collectives"), 0.0), **cost.parts}
+        prediction |= {"left_out": cost.unknown}
+        print(json.dumps(prediction), file=output, flush=True)

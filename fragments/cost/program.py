@@ -35,14 +35,14 @@ class Instruction:
     text: str  # the rest of its line
 
     def attribute(self, pattern: str) -> str:
-        found = re.search(pattern, self.text)
-        return found[1] if found else ""
+        match = re.search(pattern, self.text)
+        return match[1] if match else ""
 
 
 def arrays(shape: str) -> list[tuple[str, tuple[int, ...]]]:
     """Returns the dtype and the sides of each array of a shape."""
-    found = re.findall(r"\b([a-z]+\d*)(?:e\dm\d\w*)?\[([\d,]*)\]", shape)
-    return [(dtype, tuple(map(int, filter(None, sides.split(","))))) for dtype, sides in found]
+    arrays = re.findall(r"\b([a-z]+\d*)(?:e\dm\d\w*)?\[([\d,]*)\]", shape)
+    return [(dtype, tuple(map(int, filter(None, sides.split(","))))) for dtype, sides in arrays]
 
 
 def array_bytes(shape: str) -> float:
@@ -55,9 +55,9 @@ class Program:
     def __init__(self, text: str):
         self.computations, self.entry, lines = {}, "", []
         for line in text.splitlines():
-            if found := re.match(r"(ENTRY )?%?([\w.\-]+) \(.*\{$", line):
-                lines = self.computations[found[2]] = []
-                self.entry = found[2] if found[1] else self.entry
+            if match := re.match(r"(ENTRY )?%?([\w.\-]+) \(.*\{$", line):
+                lines = self.computations[match[2]] = []
+                self.entry = match[2] if match[1] else self.entry
             elif re.match(r"  (ROOT )?%?[\w.\-]+ = ", line):
                 lines.append(line)
             elif lines and line != "}":  # a string in the instruction holds a newline
@@ -108,43 +108,43 @@ class Program:
             elif parameter.name not in updated:
                 read += array_bytes(parameter.shape)
         written = [array_bytes(self.shapes[x.operands[1]]) for x in updated.values()]
-        whole = sum(array_bytes(x.shape) for x in updated.values())
-        return read + sum(written) + max(array_bytes(instruction.shape) - whole, 0)
+        total = sum(array_bytes(x.shape) for x in updated.values())
+        return read + sum(written) + max(array_bytes(instruction.shape) - total, 0)
 
 
 def first_group(text: str, devices: int) -> list[int]:
     """Returns the devices of the first group of a collective, in any of the ways in which groups are written."""
-    if found := re.search(r"source_target_pairs=\{\{(\d+),(\d+)\}", text):
-        return [int(found[1]), int(found[2])]
-    if found := re.search(r"replica_groups=\{\{([\d,]+)\}", text):
-        return [int(x) for x in found[1].split(",")]
-    if found := re.search(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", text):
-        groups, sides, order = ([int(y) for y in x.split(",")] if x else None for x in found.groups())
+    if match := re.search(r"source_target_pairs=\{\{(\d+),(\d+)\}", text):
+        return [int(match[1]), int(match[2])]
+    if match := re.search(r"replica_groups=\{\{([\d,]+)\}", text):
+        return [int(x) for x in match[1].split(",")]
+    if match := re.search(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", text):
+        groups, sides, order = ([int(y) for y in x.split(",")] if x else None for x in match.groups())
         return np.arange(devices).reshape(sides).transpose(order).reshape(groups)[0].tolist()
     mesh = r"replica_groups=mesh\[([^\]]*)\](?:, device_ids=\(\[([\d,]+)\]T\(([\d,]+)\)\))? \{(.*?)\}"
-    if found := re.search(mesh, text):
-        axes = {name: int(size) for name, size in re.findall(r"'(\w+)'=(\d+)", found[1])}
+    if match := re.search(mesh, text):
+        axes = {name: int(size) for name, size in re.findall(r"'(\w+)'=(\d+)", match[1])}
         ids = np.arange(devices)
-        if found[2]:
-            ids = ids.reshape([int(x) for x in found[2].split(",")]).transpose([int(x) for x in found[3].split(",")])
+        if match[2]:
+            ids = ids.reshape([int(x) for x in match[2].split(",")]).transpose([int(x) for x in match[3].split(",")])
         grid = ids.reshape([*axes.values()])
-        return grid[tuple(slice(None) if f"'{name}'" in found[4] else 0 for name in axes)].ravel().tolist()
+        return grid[tuple(slice(None) if f"'{name}'" in match[4] else 0 for name in axes)].ravel().tolist()
     return list(range(devices))
 
 
 def sent(program: Program, instruction: Instruction, base: str, size: int) -> float:
     """Returns the bytes that pass through a device, each once, in a collective of `size` devices."""
-    whole = max(array_bytes(program.shapes[x]) for x in instruction.operands)
+    total = max(array_bytes(program.shapes[x]) for x in instruction.operands)
     summed = sum(array_bytes(program.shapes[x]) for x in instruction.operands)
     share = (size - 1) / size
     of_operands = {"all-gather": size * share, "all-reduce": 2 * share, "reduce-scatter": share, "all-to-all": share}
-    return summed * of_operands[base] if base in of_operands else whole
+    return summed * of_operands[base] if base in of_operands else total
 
 
-def grouped_flops(found: list[tuple[str, tuple[int, ...]]]) -> float:
+def grouped_flops(arrays: list[tuple[str, tuple[int, ...]]]) -> float:
     """Returns the FLOPs of the products of all rows [M, K] with the kernels [E, K, N] of their groups."""
-    _, K, N = max((sides for _, sides in found if len(sides) == 3), key=math.prod, default=(0, 1, 0))
-    rows = [math.prod(sides) // K for _, sides in found if len(sides) == 2 and K in sides]
+    _, K, N = max((sides for _, sides in arrays if len(sides) == 3), key=math.prod, default=(0, 1, 0))
+    rows = [math.prod(sides) // K for _, sides in arrays if len(sides) == 2 and K in sides]
     return 2 * max(rows, default=0) * K * N
 
 

@@ -22,9 +22,9 @@ def bandwidth(group: list[tuple[int, ...]], kind: str, chip: dict[str, float], p
     if len({place[0] for place in group}) > 1:
         return chip["network"]
     sides = [len(set(axis)) for axis in list(zip(*group, strict=True))[1:]]
-    whole = [len(set(axis)) for axis in list(zip(*places, strict=True))[1:]]
-    wrapped = [side == 16 if whole[-1] == 1 else all(x % 4 == 0 for x in whole) for side in whole]
-    links = [1 + (w and x == y) for x, y, w in zip(sides, whole, wrapped, strict=True) if x > 1]
+    full = [len(set(axis)) for axis in list(zip(*places, strict=True))[1:]]
+    wrapped = [side == 16 if full[-1] == 1 else all(x % 4 == 0 for x in full) for side in full]
+    links = [1 + (w and x == y) for x, y, w in zip(sides, full, wrapped, strict=True) if x > 1]
     if kind == "collective-permute":
         return chip["link"]
     if kind.endswith("all-to-all"):  # half of the data crosses the middle of the longest axis
@@ -35,11 +35,11 @@ def bandwidth(group: list[tuple[int, ...]], kind: str, chip: dict[str, float], p
 def kernel_flops(program: Program, kernel: Instruction) -> float:
     """Returns the FLOPs of splash attention or of grouped products, from their shapes; 0 for other kernels."""
     operands = [array for name in kernel.operands for array in arrays(program.shapes[name])]
-    if found := re.match(r"splash_mha_(fwd|dq|dkv)", kernel.name):
+    if match := re.match(r"splash_mha_(fwd|dq|dkv)", kernel.name):
         q, k, *_ = (sides for dtype, sides in operands if dtype in ("bf16", "f32") and len(sides) >= 3)
         _, rows, columns = next(sides for dtype, sides in operands if dtype == "s8")  # blocks that it computes
         share = (rows + 1) / (2 * rows) if rows == columns else columns / rows
-        products = {"fwd": 2, "dq": 3, "dkv": 5}[found[1]]
+        products = {"fwd": 2, "dq": 3, "dkv": 5}[match[1]]
         return 2 * products * math.prod(q) * k[-2] * share
     return grouped_flops(operands + arrays(kernel.shape)) if "ragged" in kernel.name or "gmm" in kernel.name else 0
 

@@ -33,9 +33,9 @@ def is_cut(config: Config, size: int, source: str) -> bool:
     if config.long_chats == "refuse":
         problem = f"a chat of {size:,} tokens, more than --sequence-length {config.sequence_length:,}"
         raise InputError(f"{source}: {problem}: raise that, or give other --long-chats")
-    found = config.long_chats == "truncate"
-    tell_of(f"longer than a sequence, {'whose ends are cut off' if found else 'which are left out'}", source)
-    return found
+    is_cut_off = config.long_chats == "truncate"
+    tell_of(f"longer than a sequence, {'whose ends are cut off' if is_cut_off else 'which are left out'}", source)
+    return is_cut_off
 
 
 def weighted_pieces(config: Config, tokens: np.ndarray, parts: list[slice], source: str) -> list[dict[str, np.ndarray]]:
@@ -50,8 +50,8 @@ def weighted_pieces(config: Config, tokens: np.ndarray, parts: list[slice], sour
             tell_of("without a token that has a loss", source)
     # the weight of a target is that of the token that is predicted
     values = {"tokens": token[:-1], "targets": token[1:], "weights": weight[1:]}
-    found = ({name: value[part] for name, value in values.items()} for part in parts)
-    return [piece for piece in found if piece["weights"].any()]
+    pieces = ({name: value[part] for name, value in values.items()} for part in parts)
+    return [piece for piece in pieces if piece["weights"].any()]
 
 
 def are_chats(documents: grain.MapDataset) -> bool:
@@ -76,8 +76,8 @@ def _(config, path, texts, counts, documents, chats):
 
 
 @splice("open_pieces.pieces")
-def _(config, path, split, i, tokens, parts, found):
-    found = weighted_pieces(config, tokens, parts, f"document {i} of data {path} ({split})")
+def _(config, path, split, i, tokens, parts, cut_pieces):
+    cut_pieces = weighted_pieces(config, tokens, parts, f"document {i} of data {path} ({split})")
 
 
 @splice("open_pieces.empty")
@@ -125,9 +125,9 @@ def loss_on() -> Annotated[Literal["assistant", "last", "all"], tyro.conf.arg(he
 
 
 @splice("prepare.wanted")
-def _(wanted, files, text_field, tokenizer, special_tokens, loss_on):
+def _(rules, files, text_field, tokenizer, special_tokens, loss_on):
     if are_chats(open_files(files[:1], text_field)[0]):
-        wanted |= {"chat": Chats(load_tokenizer(tokenizer, special_tokens), tokenizer, loss_on).rules()}
+        rules |= {"chat": Chats(load_tokenizer(tokenizer, special_tokens), tokenizer, loss_on).rules()}
 
 
 @splice("write_shard.start")

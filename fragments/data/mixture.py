@@ -18,12 +18,12 @@ def split_mixture(data: str) -> list[tuple[float, str]]:
     """Returns the weight and path of each source in "0.7:A,0.3:B", or of a single path."""
     parts = [part.partition(":") for part in re.split(r",(?=[^,:/]*:(?!//))", data)]
     try:
-        found = [(float(weight), path) for weight, _, path in parts]
+        weighted = [(float(weight), path) for weight, _, path in parts]
     except ValueError:  # a path
         return [(1.0, data)]
-    if not all(1e-6 <= weight <= 1e6 and path for weight, path in found):
+    if not all(1e-6 <= weight <= 1e6 and path for weight, path in weighted):
         raise InputError(f"data {data}: must be WEIGHT:PATH,WEIGHT:PATH, weights from 0.000001 to 1,000,000")
-    return found
+    return weighted
 
 
 @splice("open_source.pieces")

@@ -29,10 +29,10 @@ def own_batches(config: Config, rows: list[int]) -> list[dict[str, np.ndarray]]:
         packed = list(pool.map(pack, rows))
     # as many in each process, which does not know the rows of others
     count = config.eval_batches if jax.process_count() > 1 else max(map(len, packed))
-    filled = [[*found, *[padding] * (count - len(found))] for found in packed]
+    filled = [[*batch, *[padding] * (count - len(batch))] for batch in packed]
     return [{name: np.stack([row[i][name] for row in filled]) for name in padding} for i in range(count)]
 
 
 @splice("held_out_batches.batches")
-def _(config, rows, found):
-    found = own_batches(config, rows)
+def _(config, rows, batches):
+    batches = own_batches(config, rows)

@@ -21,16 +21,16 @@ requires("data/chat_data", "pair_rows", "chats/pairs", "preferences")
 
 def are_pairs(config: Config, tokens: np.ndarray, path: str) -> bool:
     """Returns whether a document is a pair. Raises InputError if --objective is not for what it is."""
-    found = tokens.dtype == PAIR
-    if found != (config.objective in PREFERENCES):
-        problem = f"holds {'pairs' if found else 'no pairs of chosen and rejected answers'}"
-        advice = f"train with --objective {' or '.join(PREFERENCES) if found else 'next_token'}"
+    is_pair = tokens.dtype == PAIR
+    if is_pair != (config.objective in PREFERENCES):
+        problem = f"holds {'pairs' if is_pair else 'no pairs of chosen and rejected answers'}"
+        advice = f"train with --objective {' or '.join(PREFERENCES) if is_pair else 'next_token'}"
         raise InputError(f"data {path}: {problem}, not for {config.objective}: give other data, or {advice}")
     if config.objective in WITH_REFERENCE and np.isnan(tokens["reference"]).any():
         command = f"python -m {__package__}.reference --checkpoint-dir DIR --data PREPARED --out OUT"
         problem = f"has no log-likelihoods of a reference, which --objective {config.objective} compares with"
         raise InputError(f"data {path}: {problem}: write them by `{command}`, and give --data OUT")
-    return found
+    return is_pair
 
 
 def pair_pieces(config: Config, pair: np.ndarray, source: str) -> list[dict[str, np.ndarray]]:
@@ -56,9 +56,9 @@ def pair_pieces(config: Config, pair: np.ndarray, source: str) -> list[dict[str,
 
 
 @splice("open_pieces.pieces", after="chat_data")
-def _(config, path, split, i, tokens, found):
+def _(config, path, split, i, tokens, cut_pieces):
     if are_pairs(config, tokens, path):
-        found = pair_pieces(config, tokens, f"document {i} of data {path} ({split})")
+        cut_pieces = pair_pieces(config, tokens, f"document {i} of data {path} ({split})")
     else:
         proceed()
 
@@ -77,9 +77,9 @@ def _(record, dtype, described, tokens):
 
 
 @splice("prepare.wanted", after="chat_data")
-def _(wanted, files, text_field):
+def _(rules, files, text_field):
     if any(map(is_pair, open_files(files[:1], text_field)[0][:1])):
-        wanted |= {"pairs": True}
+        rules |= {"pairs": True}
 
 
 @splice("write_shard.start")

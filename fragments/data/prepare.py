@@ -67,14 +67,14 @@ def write_shard(
     and, by special token, of its documents that hold the text of that token.
     """
     (documents, left_out, _), tokenizer = last_opened(files, field), load_tokenizer(name, special)
-    dtype, names, found = token_type(tokenizer), special_texts(tokenizer), collections.Counter[str]()
+    dtype, names, special_counts = token_type(tokenizer), special_texts(tokenizer), collections.Counter[str]()
     numbers = range(len(documents) * part // parts, len(documents) * (part + 1) // parts)
     point("write_shard.start", path, tokenizer, name)
     half = path.with_name(f"{path.name}.half-{secrets.token_hex(4)}")
     try:
         with contextlib.closing(ArrayRecordWriter(str(half), "group_size:1")) as writer:
             for text in (documents[i] for i in numbers):
-                found.update(set(names.findall(text)))
+                special_counts.update(set(names.findall(text)))
                 with point("write_shard.record", writer, text, dtype):
                     writer.write(encode_document(tokenizer, text).astype(dtype).tobytes())
         give_name(half, path)
@@ -82,12 +82,12 @@ def write_shard(
         raise OSError(f"{path}: {error}") from None
     finally:
         half.unlink(missing_ok=True)
-    return len(numbers), 0 if part else left_out, found
+    return len(numbers), 0 if part else left_out, special_counts
 
 
-def name_shard(files: list[tuple[str, int, int]], part: int, parts: int, wanted: dict[str, Any]) -> str:
+def name_shard(files: list[tuple[str, int, int]], part: int, parts: int, rules: dict[str, Any]) -> str:
     """Names a shard by a hash of its files (path, size, modification time), its part of them, and what is wanted."""
-    return f"tokens-{hashlib.blake2b(repr((files, part, parts, wanted)).encode(), digest_size=8).hexdigest()}"
+    return f"tokens-{hashlib.blake2b(repr((files, part, parts, rules)).encode(), digest_size=8).hexdigest()}"
 
 
 def give_name(half: Path, path: Path) -> None:
@@ -149,22 +149,22 @@ def prepare(
     if inside or any(folder in file.resolve().parents for file in files):
         raise InputError(f"{out}: must not be in {source}, nor that in it: give another folder")
     stats = {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
-    wanted = {"source": source, "text_field": text_field}
-    wanted |= {"tokenizer": identity(load_tokenizer(tokenizer, special_tokens))}
-    point("prepare.wanted", wanted, files, text_field, tokenizer, special_tokens)
+    rules = {"source": source, "text_field": text_field}
+    rules |= {"tokenizer": identity(load_tokenizer(tokenizer, special_tokens))}
+    point("prepare.wanted", rules, files, text_field, tokenizer, special_tokens)
     shards = plan_shards(files, [size for size, _ in stats.values()])
-    plan = {name_shard([(str(x), *stats[x]) for x in group], *part, wanted): (group, *part) for group, *part in shards}
+    plan = {name_shard([(str(x), *stats[x]) for x in group], *part, rules): (group, *part) for group, *part in shards}
     is_used = folder.exists() and not all(x.name.startswith("prepared.json") for x in folder.iterdir())
     there = read_description(out)  # after that: another task may begin it right now
     if not there and is_used:
         raise InputError(f"{out}: already exists: give a new folder")
     # an incomplete folder may resume after files were repaired
-    if there and (there | wanted != there or (there["shards"] and there["shards"].keys() != plan.keys())):
+    if there and (there | rules != there or (there["shards"] and there["shards"].keys() != plan.keys())):
         raise InputError(f"{out}: was prepared from other files, or for another tokenizer: give a new folder")
 
     def describe(shards: dict[str, int]) -> None:
         half = folder / f"prepared.json.half-{secrets.token_hex(4)}"
-        half.write_text(json.dumps(wanted | {"shards": shards}))
+        half.write_text(json.dumps(rules | {"shards": shards}))
         give_name(half, folder / "prepared.json")
 
     def count(name: str) -> int | None:
@@ -218,14 +218,14 @@ def prepare(
     if left_out:
         print(f"{left_out:,} rows without a text (null) are left out")
     if tasks > 1:
-        found = {name: count(name) for name in plan}
-        if None in found.values():
+        by_task = {name: count(name) for name in plan}
+        if None in by_task.values():
             check_others()
-            missing = [(tasks * (i + 1) - 1) // len(plan) for i, name in enumerate(plan) if found[name] is None]
+            missing = [(tasks * (i + 1) - 1) // len(plan) for i, name in enumerate(plan) if by_task[name] is None]
             left = f"{out} still lacks files of {len({*missing})} tasks, such as task {missing[0]}"
             print(f"task {task} of {tasks}: {len(counts)} files are complete; {left}")
             return
-        counts = found
+        counts = by_task
     loaded = load_tokenizer(tokenizer, special_tokens)
     tokens = open_prepared(str(folder), counts, token_type(loaded))
     if not any(len(tokens[i]) > len(loaded.prefix) + 1 for i in range(len(tokens))):

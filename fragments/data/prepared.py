@@ -24,8 +24,8 @@ def read_description(data: str) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        found = json.loads(path.read_text())
-        return found | {"shards": {name: int(count) for name, count in found["shards"].items()}}
+        description = json.loads(path.read_text())
+        return description | {"shards": {name: int(count) for name, count in description["shards"].items()}}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: is damaged: {error!r}: prepare the data again, in a new folder") from None
 

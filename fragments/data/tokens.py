@@ -26,9 +26,9 @@ def special_texts(tokenizer: AnyTokenizer) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, names)) or "(?!)")
 
 
-def warn_of_special_tokens(data: str, which: str, found: collections.Counter[str]) -> None:
+def warn_of_special_tokens(data: str, which: str, special: collections.Counter[str]) -> None:
     """Warns of documents that hold the text of special tokens, which was likely meant as tokens."""
-    if found:
-        most = ", ".join(f"{name} in {count}" for name, count in found.most_common(3))
+    if special:
+        most = ", ".join(f"{name} in {count}" for name, count in special.most_common(3))
         problem = f"of {which} documents: {most}; there they are text: --special-tokens makes them tokens"
         print(f"warning: data {data}: special tokens in documents: {problem}", file=sys.stderr)

@@ -37,8 +37,8 @@ def chat_fields(fields: Collection[str], field: str, has_list: bool) -> list[str
 
 def text_or_chat(row: Any, field: str) -> Any:
     """Returns the text of a row, or the fields of a chat; None if it is null."""
-    found = row.get(field) if isinstance(row, dict) else None
-    has_list = isinstance(found, list) and all(isinstance(message, dict) for message in found)
+    value = row.get(field) if isinstance(row, dict) else None
+    has_list = isinstance(value, list) and all(isinstance(message, dict) for message in value)
     names = chat_fields(row, field, has_list) if isinstance(row, dict) else []
     if not names:
         return row[field]

@@ -43,12 +43,12 @@ def find_files(data: str) -> list[Path]:
     path = Path(os.path.expanduser(data)) if data else Path(sysconfig.get_path("stdlib"))
     if not data:
         other = {"site-packages", "dist-packages", "test", "tests", "idle_test"}
-        found = (file for file in path.rglob("*.py") if other.isdisjoint(file.relative_to(path).parts))
+        paths = (file for file in path.rglob("*.py") if other.isdisjoint(file.relative_to(path).parts))
     elif path.is_dir():
-        found = (file for file in path.rglob("*") if "/." not in f"/{file.relative_to(path).as_posix()}")
+        paths = (file for file in path.rglob("*") if "/." not in f"/{file.relative_to(path).as_posix()}")
     else:
-        found = map(Path, [path] if path.exists() else glob.glob(str(path), recursive=True))
-    files = sorted(file for file in found if not file.is_dir())
+        paths = map(Path, [path] if path.exists() else glob.glob(str(path), recursive=True))
+    files = sorted(file for file in paths if not file.is_dir())
     if odd := [file for file in files if not file.is_file()]:
         raise InputError(f"data {odd[0]}: is not a file, or is a broken link: fix it, or remove it")
     point("find_files.found", data, files)

@@ -41,10 +41,10 @@ def pages_that_fit(most: int, config: Config, settings: EngineSettings, mesh: Me
     if not stats:
         return most
     with computing(mesh):
-        some = jax.jit(lambda: empty_pages(config, 64, settings.page_size)).lower().compile()
+        pool = jax.jit(lambda: empty_pages(config, 64, settings.page_size)).lower().compile()
     left = 0.9 * stats["bytes_limit"] - stats["bytes_in_use"]
-    with point("pages_that_fit.fitting", left, some, config, settings, mesh):
-        fitting = int(64 * left / some.memory_analysis().output_size_in_bytes) - 1  # one is never read
+    with point("pages_that_fit.fitting", left, pool, config, settings, mesh):
+        fitting = int(64 * left / pool.memory_analysis().output_size_in_bytes) - 1  # one is never read
     if fitting < 1:
         remedy = "raise --mesh-tensor"
         point("pages_that_fit.remedy", remedy)
@@ -68,10 +68,11 @@ class Device:
     ):
         rows, size, chunk = settings.max_sequences, settings.page_size, min(settings.chunk, longest)
         point("Device.model", model)
-        self.model, self.settings, self.laid_over = model, settings, mesh
+        self.model, self.settings = model, settings
+        self.mesh = mesh
         self.layers = layers_in_pool(config, pages)
         point("Device.layers", config, pages, settings)
-        with computing(self.laid_over):
+        with computing(self.mesh):
             self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size))()
             none = Biases(*(np.zeros((rows + 1, BIASES), kind) for kind in (np.int32, np.float32, np.int32)))
             slots = Slots(np.zeros((rows + 1, longest + 2), np.int32), none)
@@ -94,14 +95,14 @@ class Device:
         for width in self.shapes.widths:
             cached = f"{width * self.settings.page_size} cached"
             for rows, length, how in steps:
-                yield self.nothing(rows, width), length, bool(how), f"{rows} x {length} tokens{how}, {cached}"
+                yield self.dummy_step(rows, width), length, bool(how), f"{rows} x {length} tokens{how}, {cached}"
             point("Device.steps", width, cached)
 
     def warm_up(self) -> Iterator[str]:
         """Compiles every shape of step, and yields a description of each."""
         self.write(self.settings.max_sequences, [], [])
-        for step, length, whole, text in self.steps():
-            jax.block_until_ready(self.run(step, length, whole))
+        for step, length, score_all, text in self.steps():
+            jax.block_until_ready(self.run(step, length, score_all))
             yield text
 
     def rows_for(self, sequences: int) -> int:
@@ -126,22 +127,22 @@ class Device:
         row.sequences[: len(sequence)] = sequence
         for place, column in enumerate(zip(*biases, strict=True)):
             row.biases[place][: len(biases)] = column
-        with computing(self.laid_over):
+        with computing(self.mesh):
             self.slots = write_slot(self.slots, slot, row)
 
-    def nothing(self, rows: int, pages: int) -> StepInput:
+    def dummy_step(self, rows: int, pages: int) -> StepInput:
         """Returns the input of a step that does nothing, with block tables for so many pages of each sequence."""
         slots, zeros = np.full(rows, self.settings.max_sequences, np.int32), np.zeros(rows, np.int32)
         block_tables, sampling = np.zeros((rows, self.width_for(pages)), np.int32), default_sampling_metadata(rows)
         step = StepInput(slots, zeros, zeros.copy(), zeros > 0, block_tables, np.array(False), sampling)
-        point("Device.nothing", step)
+        point("Device.dummy_step", step)
         return step
 
-    def run(self, step: StepInput, length: int, whole: bool) -> StepOutput:
+    def run(self, step: StepInput, length: int, score_all: bool) -> StepOutput:
         """Starts a step, without waiting for it."""
-        point("Device.run", step, length, whole)
+        point("Device.run", step, length, score_all)
         key, value = self.key, self.value
-        with computing(self.laid_over):
-            output, cache, self.slots = run(self.model, key, value, self.slots, self.layers, step, length, whole)
+        with computing(self.mesh):
+            output, cache, self.slots = run(self.model, key, value, self.slots, self.layers, step, length, score_all)
             self.key, self.value = write(key, value, cache, step, length)
         return output

@@ -162,9 +162,9 @@ class Engine:
             self.running[request] = None
             request.slot, request.status = self.free_slots.pop(), RequestStatus.PREFILL
             self.prefix_queries += len(sequence)
-            own = {"prompt": len(request.prompt), "biases": len(request.biases)}
-            point("Engine.own", self, own, request)
-            self.batch.add(request, own)
+            values = {"prompt": len(request.prompt), "biases": len(request.biases)}
+            point("Engine.own", self, values, request)
+            self.batch.add(request, values)
             self.grow(request, len(sequence))
             self.device.write(request.slot, sequence, request.biases)
 
@@ -232,7 +232,7 @@ class Engine:
                 self.grow(request, request.length)
         batch = list(filter(ready, self.running))
         point("Engine.scheduled", batch, request)
-        steps = [self.start(self.device.rows_for(len(batch)), 1, batch, whole=False)] if batch else []
+        steps = [self.start(self.device.rows_for(len(batch)), 1, batch, score_all=False)] if batch else []
         point("Engine.decoded", steps)
         return steps
 
@@ -251,12 +251,12 @@ class Engine:
         scored = [request.sampling.prompt_logprobs and not request.tokens for request in requests]
         lengths = [self.device.chunk_length(request.length - request.computed) for request in requests]
         kinds = list(zip(lengths, scored, strict=True))
-        length, whole = kinds[0]
+        length, score_all = kinds[0]
         most = self.device.shapes.chunks[length]
         batch = [request for request, kind in zip(requests, kinds, strict=True) if kind == kinds[0]][:most]
-        return [self.start(most if whole or len(batch) > 1 else 1, length, batch, whole)]
+        return [self.start(most if score_all or len(batch) > 1 else 1, length, batch, score_all)]
 
-    def start(self, rows: int, length: int, requests: list[Request], whole: bool) -> StepInFlight:
+    def start(self, rows: int, length: int, requests: list[Request], score_all: bool) -> StepInFlight:
         """Starts a step of requests for up to `length` tokens of each."""
         step = self.batch.step(requests, rows, self.device.width_for(max(len(x.pages) for x in requests)))
         point("Engine.step", requests, step, length)
@@ -270,7 +270,7 @@ class Engine:
             if request.computed == request.length:
                 step.samples[row], request.status = True, RequestStatus.DECODE
                 request.length += 1
-        return StepInFlight(self.device.run(step, length, whole), requests, step, whole)
+        return StepInFlight(self.device.run(step, length, score_all), requests, step, score_all)
 
     def register_pages(self, request: Request) -> None:
         """Lets other requests share its full pages, even if a step in flight is still to write them."""
@@ -284,14 +284,14 @@ class Engine:
     def collect(self) -> None:
         """Waits for the steps in flight, and adds their output to their requests."""
         in_flight, self.in_flight = self.in_flight, []
-        for output, requests, step, whole in in_flight:
+        for output, requests, step, score_all in in_flight:
             scores, tokens = (x.tolist() for x in jax.device_get((output.scores, output.tokens)))
             top = jax.device_get((output.top_tokens, output.top_logprobs)) if step.top else ()
             for row, request in enumerate(requests):
                 if request.finish:
                     continue  # since the step was started
                 tops = likeliest_tokens(top, row, request.sampling.logprobs) or [{} for _ in tokens[row]]
-                first = int(step.counts[row] - step.samples[row]) if whole else 0  # those of a prompt come before
+                first = int(step.counts[row] - step.samples[row]) if score_all else 0  # those of a prompt come before
                 end = first + 1
                 point("Engine.verified", step, row, tokens, first, end)
                 request.prompt_logprobs += scores[row][:first]

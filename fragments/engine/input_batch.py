@@ -28,10 +28,10 @@ class InputBatch:
         self.top = np.zeros(slots + 1, bool)  # whether a sequence asks for the likeliest tokens
         self.sampling = default_sampling_metadata(slots + 1)
 
-    def add(self, request: Request, own: dict[str, int]) -> None:
-        """Writes the row of a request that has a slot and pages now; `own` are columns that its sampling has not."""
+    def add(self, request: Request, values: dict[str, int]) -> None:
+        """Writes the row of a request that has a slot and pages now; `values` are columns that its sampling has not."""
         for name, column in self.sampling._asdict().items():
-            column[request.slot] = own[name] if name in own else getattr(request.sampling, name)
+            column[request.slot] = values[name] if name in values else getattr(request.sampling, name)
         self.top[request.slot] = request.sampling.logprobs > 0
         self.block_tables[request.slot] = 0
         self.set_pages(request)

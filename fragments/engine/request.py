@@ -95,11 +95,11 @@ class Request:
 
     def add(self, tokens: list[int], logprobs: list[float], tops: list[dict[int, float]]) -> str | None:
         """Appends the tokens of a step, up to one that ends the sequence; returns how it ended, or None."""
-        found = [place for place, token in enumerate(tokens) if token in self.ends]
-        count = found[0] + 1 if found else len(tokens)
+        ends = [place for place, token in enumerate(tokens) if token in self.ends]
+        count = ends[0] + 1 if ends else len(tokens)
         self.tokens += tokens[:count]
         self.logprobs += logprobs[:count]
         self.top_logprobs += tops[:count]
         self.computed, self.length = self.computed + count - 1, self.length + count - 1  # both count the first already
         full = len(self.tokens) == self.sampling.max_tokens
-        return "stop" if found else "length" if full else None
+        return "stop" if ends else "length" if full else None

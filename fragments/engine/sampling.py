@@ -21,12 +21,12 @@ BIASES = 512  # tokens whose logits a request may change
 
 
 @splice("field_problems.kind", before="longrope")
-def _(field, value, allowed, wanted):
+def _(field, value, allowed, requirement):
     if typing.get_origin(field.type) in (dict, tuple):
         allowed = True  # whatever is in it: the engine checks that
     elif field.type == int | None:
         allowed = value is None or (type(value) is int and 0 <= value < 2**32)
-        wanted = f"an integer from 0 to {2**32 - 1:,}, or None"
+        requirement = f"an integer from 0 to {2**32 - 1:,}, or None"
 
 
 def sampling_problems(sampling: SamplingParams, prompt: Sequence[int], vocab_size: int) -> list[tuple[str | None, str]]:

@@ -45,13 +45,13 @@ def _():
 
 
 @splice("Device.run")
-def _(step, length, whole):
-    step = with_uniforms(step, length, whole)
+def _(step, length, score_all):
+    step = with_uniforms(step, length, score_all)
 
 
-def with_uniforms(step: StepInput, length: int, whole: bool) -> StepInput:
+def with_uniforms(step: StepInput, length: int, score_all: bool) -> StepInput:
     """Adds the numbers by which tokens of a step are sampled: after the last one of each sequence, or after all."""
-    ends = step.starts[:, None] + np.arange(1, length + 1) if whole else (step.starts + step.counts)[:, None]
+    ends = step.starts[:, None] + np.arange(1, length + 1) if score_all else (step.starts + step.counts)[:, None]
     return step._replace(uniforms=uniform(step.sampling.seed[:, None], ends))
 
 
@@ -119,7 +119,7 @@ def _(programs):
         copied = copy.copy(device)
         return act(copied), copied.key, copied.value, copied.slots
 
-    for name, rows, length, whole in ("decode", 4, 1, False), ("prefill", 2, 16, False), ("score", 2, 16, True):
-        run_step = functools.partial(Device.run, step=device.nothing(rows, 8), length=length, whole=whole)
+    for name, rows, length, score_all in ("decode", 4, 1, False), ("prefill", 2, 16, False), ("score", 2, 16, True):
+        run_step = functools.partial(Device.run, step=device.dummy_step(rows, 8), length=length, score_all=score_all)
         programs[name] = jax.jit(functools.partial(changed, run_step)).trace()
     programs["admit"] = jax.jit(lambda: changed(lambda device: device.write(0, [1, 2], [(1, 0.5, 3)]))).trace()

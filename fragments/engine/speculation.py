@@ -51,7 +51,7 @@ def _(step, positions, is_last):
 def _(self, width, cached):
     if G := self.settings.draft_tokens:
         for B in self.shapes.rows:
-            drafted = self.nothing(B, width)._replace(draft_tokens=np.zeros((B, G), np.int32))
+            drafted = self.dummy_step(B, width)._replace(draft_tokens=np.zeros((B, G), np.int32))
             yield drafted, 1 + G, True, f"{B} x {1 + G} tokens, {G} of them drafts, {cached}"
 
 
@@ -77,7 +77,7 @@ def _(self, batch, request):
 def _(self, steps, speculative):
     if speculative:
         rows = self.device.rows_for(len(speculative))
-        steps.append(self.start(rows, 1 + self.settings.draft_tokens, speculative, whole=True))
+        steps.append(self.start(rows, 1 + self.settings.draft_tokens, speculative, score_all=True))
 
 
 @splice("Engine.step", after="window_pages")

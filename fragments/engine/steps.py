@@ -58,7 +58,7 @@ class StepInFlight(NamedTuple):
     output: StepOutput
     requests: list[Request]
     step: StepInput
-    whole: bool  # whether it scores all tokens
+    score_all: bool  # whether it scores all tokens
 
 
 def likeliest_tokens(top: Sequence[np.ndarray], row: int, count: int) -> list[dict[int, float]]:
@@ -107,7 +107,7 @@ def write(key: Array, value: Array, cache: Cache, step: StepInput, length: int) 
     return pages.key, pages.value
 
 
-@functools.partial(jax.jit, static_argnames=("length", "whole"), donate_argnames="slots")
+@functools.partial(jax.jit, static_argnames=("length", "score_all"), donate_argnames="slots")
 def run(
     model: Decoder,
     key: Array,
@@ -116,13 +116,13 @@ def run(
     layers: Cache,
     step: StepInput,
     length: int,
-    whole: bool,
+    score_all: bool,
 ) -> tuple[StepOutput, Cache, Slots]:
     """Runs up to `length` (T) tokens of each sequence through the model, and samples the next token.
 
     Args:
         key, value: the pool of pages.
-        whole: whether to score what follows every token, rather than the last one alone.
+        score_all: whether to score what follows every token, rather than the last one alone.
     """
     point("run.model", model, step)
     sequences = slots.sequences
@@ -132,7 +132,7 @@ def run(
     x, cache = hidden(model, tokens, positions, Pages(key, value, step.block_tables), layers)  # [B, T, D]
     with point("run.scored", model, key, value, step, length, x, cache):
         lengths = step.starts + step.counts  # [B]
-        if not whole:
+        if not score_all:
             last = jnp.maximum(step.counts - 1, 0)[:, None]
             x = jnp.take_along_axis(x, last[:, :, None], axis=1)  # [B, 1, D]
             positions = lengths[:, None] - 1  # [B, 1]

@@ -43,17 +43,17 @@ def window_pages(config, settings) -> np.ndarray:
 
 
 @splice("pages_that_fit.fitting")
-def _(left, some, config, settings, mesh, fitting, window_pages):
+def _(left, pool, config, settings, mesh, fitting, window_pages):
     with computing(mesh):
         fixed = jax.jit(lambda: empty_pages(config, 0, settings.page_size)).lower().compile()
-    in_windows, in_all = (program.memory_analysis().output_size_in_bytes for program in (fixed, some))
+    in_windows, in_all = (program.memory_analysis().output_size_in_bytes for program in (fixed, pool))
     if in_windows > left:
         needed = f"layers with windows need {in_windows / 2**30:.1f} GiB of a device for so many sequences"
         raise InputError(f"--max-sequences {settings.max_sequences}: {needed}: lower it, or raise --mesh-tensor")
     fitting = int(64 * (left - in_windows) / max(in_all - in_windows, 1)) - 1  # one is never read
 
 
-@splice("Device.nothing", "Engine.step")
+@splice("Device.dummy_step", "Engine.step")
 def _(step):
     both = [step.block_tables, np.zeros_like(step.block_tables)]  # of layers without and with a window
     step = step._replace(block_tables=np.stack(both, axis=1))
@@ -87,8 +87,8 @@ def _(self, step, row, request):
 
 @splice("test_engine.whole", optional=True)
 def _(engine):
-    assert set(engine.window.held) <= set(engine.running)
-    pool_is_whole(engine.window.pool, [[*pages.values()] for pages in engine.window.held.values()])
+    assert set(engine.window.block_tables) <= set(engine.running)
+    pool_is_whole(engine.window.pool, [[*pages.values()] for pages in engine.window.block_tables.values()])
 
 
 @splice("Engine.register")

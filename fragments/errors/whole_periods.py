@@ -8,8 +8,10 @@ requires("period")
 
 def layers_left_over(config: Config) -> list[str]:
     """Returns a problem if the number of layers does not fill the last period."""
-    whole = config.layers % setting("whole_period") == 0
-    return [] if whole else [f"--layers {config.layers}: must be a multiple of the period, {setting('whole_period')}"]
+    is_whole = config.layers % setting("whole_period") == 0
+    return (
+        [] if is_whole else [f"--layers {config.layers}: must be a multiple of the period, {setting('whole_period')}"]
+    )
 
 
 def check_layers(config: Config) -> None:

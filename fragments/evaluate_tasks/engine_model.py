@@ -62,16 +62,16 @@ class EngineModel:
         end = len(tokens) - len(getattr(self.reader, "suffix", ()))
         return tokens if add_special_tokens else tokens[start:end]
 
-    def run(self, wanted: list[tuple[list[int], SamplingParams]]) -> Iterator[tuple[int, Request]]:
-        """Yields requests with their places in `wanted`, whenever there is more of them; few wait at a time."""
+    def run(self, prompts: list[tuple[list[int], SamplingParams]]) -> Iterator[tuple[int, Request]]:
+        """Yields requests with their places in `prompts`, whenever there is more of them; few wait at a time."""
         # by their tokens, so that those with a common prefix follow each other
-        waiting = iter(sorted(range(len(wanted)), key=lambda place: wanted[place][0]))
+        waiting = iter(sorted(range(len(prompts)), key=lambda place: prompts[place][0]))
         places: dict[Request, int] = {}
         while True:
             while len(self.engine.queued) < self.engine.settings.max_sequences:
                 if (place := next(waiting, None)) is None:
                     break
-                places[self.engine.add(*wanted[place])] = place
+                places[self.engine.add(*prompts[place])] = place
             if not places:
                 return
             for request in self.engine.step():
@@ -82,15 +82,15 @@ class EngineModel:
 
     def _loglikelihood_tokens(self, requests: list[Any], **_: Any) -> list[tuple[float, bool]]:
         """Scores continuations: by the log-probabilities of a prompt, but the last token as if it were sampled."""
-        wanted, answers = [], [(0.0, False)] * len(requests)
+        prompts, answers = [], [(0.0, False)] * len(requests)
         for _, context, continuation in requests:
             if not 1 <= len(continuation) <= self.max_length:
                 raise InputError(f"a continuation has {len(continuation)} tokens: must be 1 to {self.max_length}")
             tokens = [*(context or [self.prefix_token_id]), *continuation][-self.max_length - 1 :]
             forced, several = {tokens[-1]: CERTAIN}, len(continuation) > 1
             scores = {"prompt_logprobs": several, "scored_from": len(tokens) - len(continuation), "logprobs": 1}
-            wanted.append((tokens[:-1], SamplingParams(max_tokens=1, logit_bias=forced, **scores)))
-        for place, request in self.run(wanted):
+            prompts.append((tokens[:-1], SamplingParams(max_tokens=1, logit_bias=forced, **scores)))
+        for place, request in self.run(prompts):
             if request.finish:
                 tokens = requests[place][2]
                 scores = (request.prompt_logprobs + request.logprobs)[-len(tokens) :]
@@ -111,31 +111,31 @@ class EngineModel:
         scores = [score for score, _ in self._loglikelihood_tokens(windows)]
         return [sum(scores[start:end]) for start, end in itertools.pairwise(bounds)]
 
-    def sampling(self, given: dict[str, Any], seed: int) -> tuple[SamplingParams, list[str]]:
+    def sampling(self, settings: dict[str, Any], seed: int) -> tuple[SamplingParams, list[str]]:
         """Returns the sampling and the stop strings for generation_kwargs of a task."""
         from lm_eval.models.utils import normalize_gen_kwargs
 
-        found = {name: value for name, value in normalize_gen_kwargs(given).items() if value is not None}
-        most, until, sampled = (found.pop(name) for name in ("max_gen_toks", "until", "do_sample"))
+        options = {name: value for name, value in normalize_gen_kwargs(settings).items() if value is not None}
+        most, until, sampled = (options.pop(name) for name in ("max_gen_toks", "until", "do_sample"))
         if not 1 <= most < self.max_length:
             problem = f"must be less than {self.max_length}, the longest text"
             raise InputError(f"max_gen_toks {most}: {problem}: give --gen-kwargs max_gen_toks=NUMBER")
-        temperature = found.pop("temperature", 1.0) if sampled else 0.0
-        if others := found.keys() - {"temperature", "top_k", "top_p", "min_p", "repetition_penalty"}:
+        temperature = options.pop("temperature", 1.0) if sampled else 0.0
+        if others := options.keys() - {"temperature", "top_k", "top_p", "min_p", "repetition_penalty"}:
             raise InputError(f"generation_kwargs {', '.join(sorted(others))}: not supported: remove them from the task")
-        found.pop("temperature", None)
+        options.pop("temperature", None)
         stops = [stop for stop in [*until, self.reader.special.get(self.reader.eos)] if stop]
-        return SamplingParams(max_tokens=most, temperature=temperature, seed=seed, **found), stops
+        return SamplingParams(max_tokens=most, temperature=temperature, seed=seed, **options), stops
 
     def generate_until(self, requests: list[Any], **_: Any) -> list[str]:
         """Continues texts up to a stop string, which is not in the answer."""
-        wanted, stops, answers = [], [], [""] * len(requests)
+        prompts, stops, answers = [], [], [""] * len(requests)
         for place, request in enumerate(requests):
             sampling, until = self.sampling(request.args[1], place)
             tokens = self.tok_encode(request.args[0]) or [self.prefix_token_id]
-            wanted.append((tokens[sampling.max_tokens - self.max_length :], sampling))
+            prompts.append((tokens[sampling.max_tokens - self.max_length :], sampling))
             stops.append(until)
-        for place, request in self.run(wanted):
+        for place, request in self.run(prompts):
             last = max(len(stop.encode()) for stop in [*stops[place], ""]) + 4  # tokens that a stop string may take
             tail = self.reader.decode(request.tokens[-last:])
             if any(stop in tail for stop in stops[place]):

@@ -46,9 +46,9 @@ def main() -> None:
     tokenizer = load_tokenizer(settings.tokenizer or config.tokenizer)
     engine = Engine(config, model, load_ends(tokenizer, config.tokenizer), settings.engine, mesh)
     same = "num_fewshot", "limit", "gen_kwargs", "apply_chat_template", "log_samples"
-    asked = {name: getattr(settings, name) for name in same}
+    fields = {name: getattr(settings, name) for name in same}
     template = load_chat_template(tokenizer, settings.tokenizer or config.tokenizer)
-    results = evaluate_tasks(engine, tokenizer, template, settings.tasks, table, **asked)
+    results = evaluate_tasks(engine, tokenizer, template, settings.tasks, table, **fields)
     for kind in ("results", "groups"):
         if results.get(kind):
             print(import_lm_eval().utils.make_table(results, kind))

@@ -28,8 +28,8 @@ class Config:
 @splice("check_config.together")
 def _(config, problems):
     if config.eval_tasks and config.eval_tasks_every % config.eval_every:
-        wanted = f"must be a multiple of --eval-every, {config.eval_every}"
-        problems.append(f"--eval-tasks-every {config.eval_tasks_every}: {wanted}")
+        rule = f"must be a multiple of --eval-every, {config.eval_every}"
+        problems.append(f"--eval-tasks-every {config.eval_tasks_every}: {rule}")
 
 
 def score_tasks(config: Config, model: Decoder, mesh: Mesh, table: Any) -> dict[str, float]:
@@ -37,8 +37,8 @@ def score_tasks(config: Config, model: Decoder, mesh: Mesh, table: Any) -> dict[
     tokenizer, sizes = load_tokenizer(config.tokenizer), EngineSettings(max_length=config.sequence_length)
     engine = Engine(config, model, load_ends(tokenizer, config.tokenizer), sizes, mesh)
     how = {"limit": config.eval_tasks_limit or None, "log_samples": False}
-    found = evaluate_tasks(engine, tokenizer, None, config.eval_tasks, table, **how)
-    numbers = {(task, name): x for task, scores in found["results"].items() for name, x in scores.items()}
+    results = evaluate_tasks(engine, tokenizer, None, config.eval_tasks, table, **how)
+    numbers = {(task, name): x for task, scores in results["results"].items() for name, x in scores.items()}
     numbers = {key: float(x) for key, x in numbers.items() if isinstance(x, float) and "_stderr," not in key[1]}
     return {f"eval/{task}/{name.removesuffix(',none')}": x for (task, name), x in numbers.items()}
 

@@ -29,8 +29,8 @@ def as_chats(table: Any, names: list[str], field: str) -> Any:
 
 @splice("open_json.rows")
 def _(content, field, rows):
-    found = json.loads(content.read(0, content.size))
-    rows = [row if isinstance(row, str) else text_or_chat(row, field) for row in found]
+    content_rows = json.loads(content.read(0, content.size))
+    rows = [row if isinstance(row, str) else text_or_chat(row, field) for row in content_rows]
 
 
 @splice("open_parquet.field")

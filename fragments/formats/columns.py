@@ -201,13 +201,13 @@ def files_of_rows(files: list[Path]) -> list[Path]:
     abouts, rows = [], {}  # folder -> names of its files
     for file in (file for file in files if file.name in ("dataset_dict.json", "state.json")):
         try:
-            found = json.loads(file.read_text())
-            if splits := found.get("splits"):
+            description = json.loads(file.read_text())
+            if splits := description.get("splits"):
                 abouts.append(file)
                 if len(splits) > 1:
                     problem = f"has the splits {', '.join(splits)}"
                     raise InputError(f"data {file.parent}: {problem}: give the folder of one of them")
-            if parts := found.get("_data_files"):
+            if parts := description.get("_data_files"):
                 rows[file.parent] = {part["filename"] for part in parts}
         except (ValueError, TypeError, KeyError, AttributeError):
             continue  # another program's: read like any other file

@@ -47,8 +47,8 @@ class Content:
         return file
 
     def read(self, start: int, stop: int) -> bytes:
-        held = self.opened()  # as another thread may evict it from the cache
-        content = os.pread(held.fileno(), stop - start, start)
+        file = self.opened()  # as another thread may evict it from the cache
+        content = os.pread(file.fileno(), stop - start, start)
         if len(content) < stop - start:
             size = start + len(content)
             raise InputError(f"{self.path}: has been cut to {size} bytes since the run began: start again")

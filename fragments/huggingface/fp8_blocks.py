@@ -60,8 +60,8 @@ def _(hf):
 
 
 @splice("hf.found")
-def _(found, path):
-    found |= {name: Fp8Tensor(path, name) for name, tensor in found.items() if tensor.get_dtype() == "F8_E4M3"}
+def _(in_file, path):
+    in_file |= {name: Fp8Tensor(path, name) for name, tensor in in_file.items() if tensor.get_dtype() == "F8_E4M3"}
 
 
 @splice("hf.opened")

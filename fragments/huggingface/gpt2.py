@@ -31,8 +31,8 @@ def _():
 
 @splice("hf.opened")
 def _(tensors):
-    whole = ("transformer.", "lm_head.")  # released files lack the head and the prefix
-    tensors = {name if name.startswith(whole) else f"transformer.{name}": x for name, x in tensors.items()}
+    prefixes = ("transformer.", "lm_head.")  # released files lack the head and the prefix
+    tensors = {name if name.startswith(prefixes) else f"transformer.{name}": x for name, x in tensors.items()}
 
 
 @splice("hf.complete", before="attention")

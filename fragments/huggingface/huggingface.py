@@ -95,10 +95,10 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         if path.exists() and not path.is_file():  # a pipe would be waited for
             raise OSError("is not a file")
-        found = json.loads(path.read_bytes())
-        if not isinstance(found, dict):
+        settings = json.loads(path.read_bytes())
+        if not isinstance(settings, dict):
             raise ValueError("not a JSON object")
-        return found
+        return settings
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: {error}: give a directory that save_pretrained has written") from None
 
@@ -144,13 +144,13 @@ def open_hf(hf_dir: Path) -> dict[str, Any]:
             if path.exists() and not path.is_file():  # a pipe would be waited for
                 raise OSError("is not a file")
             opened = safe_open(path, "np", backend="pread")  # what is read from a mapped file stays in memory
-            found = {name: opened.get_slice(name) for name in opened.keys()}
+            in_file = {name: opened.get_slice(name) for name in opened.keys()}
         except (OSError, SafetensorError) as error:
             raise InputError(f"{path}: cannot be read as safetensors: {error}: fetch it again") from None
-        point("hf.found", found, path)
-        if twice := tensors.keys() & found.keys():
+        point("hf.found", in_file, path)
+        if twice := tensors.keys() & in_file.keys():
             raise InputError(f"{path}: {min(twice)} is in another of the files too: keep one of them")
-        tensors |= found
+        tensors |= in_file
     point("hf.opened", tensors, hf_dir)
     return tensors
 
@@ -168,7 +168,7 @@ def open_hf_model(hf_dir: str | Path) -> tuple[Config, Decoder]:
     if sizes[0] > 1000 * sizes[1]:  # more than memory may hold
         raise InputError("{}: config.json asks for {:,} numbers, its tensors hold {:,}: fix one".format(hf_dir, *sizes))
     structs = named_arrays(model)
-    views, held = hf_tensors_of(structs, config)
+    views, tensors_of = hf_tensors_of(structs, config)
     problems = [f"missing: {name} {list(views[name].shape)}" for name in sorted(views.keys() - tensors.keys())]
     for name, tensor in sorted(tensors.items()):
         dtype, shape = tensor.get_dtype(), tensor.get_shape()
@@ -180,7 +180,7 @@ def open_hf_model(hf_dir: str | Path) -> tuple[Config, Decoder]:
         raise InputError("\n  ".join([f"{hf_dir}: its tensors are not those of its config.json:", *problems]))
 
     def read(parameter: str) -> np.ndarray:
-        together = {parameter} | {name for name in held if held[name] & held[parameter]}
+        together = {parameter} | {name for name in tensors_of if tensors_of[name] & tensors_of[parameter]}
         arrays = {name: np.full(structs[name].shape, np.nan, structs[name].dtype) for name in together}
         for name, view in hf_views(arrays, config).items():
             tensor = tensors[name][...]
@@ -233,8 +233,8 @@ def save_hf(
     """
     point("save_hf.model", model)
     directory, arrays = Path(hf_dir), named_arrays(model)
-    shaped, held = hf_tensors_of(arrays, config)
-    if lacking := [name for name, names in held.items() if not names and arrays[name].size]:
+    shaped, tensors_of = hf_tensors_of(arrays, config)
+    if lacking := [name for name, names in tensors_of.items() if not names and arrays[name].size]:
         raise InputError(f"no tensor of a checkpoint holds {', '.join(lacking)}: list it in hf_tensors")
     directory.mkdir(parents=True)  # overwrites nothing
     split = split_state_dict_into_shards_factory(
@@ -249,7 +249,7 @@ def save_hf(
         for name in names:
             if name not in views:
                 views.clear()
-                views |= hf_views({x: np.asarray(arrays[x]) for x in held if name in held[x]}, config)
+                views |= hf_views({x: np.asarray(arrays[x]) for x in tensors_of if name in tensors_of[x]}, config)
             with point("hf.saved", tensors, name, views, dtype):
                 tensors[name] = np.ascontiguousarray(views[name], dtype)
             if not np.isfinite(tensors[name]).all():

@@ -7,5 +7,5 @@ requires("partial_rope or whole_rotation")
 
 @splice("hf.complete", before="rope")
 def _(hf):
-    given = hf.get("rope_scaling") or hf.get("rope_parameters") or {}
-    hf["partial_rotary_factor"] = given.get("partial_rotary_factor", hf.get("partial_rotary_factor", 1.0))
+    rope = hf.get("rope_scaling") or hf.get("rope_parameters") or {}
+    hf["partial_rotary_factor"] = rope.get("partial_rotary_factor", hf.get("partial_rotary_factor", 1.0))

@@ -18,9 +18,9 @@ def count_pairs(chosen: Array, experts: int) -> Array:
 
 def sorted_places(chosen: Array, sizes: Array) -> Array:
     """Returns the place that each pair of `chosen` has when they are sorted by expert, of sizes [E]: [B T A]."""
-    own = (chosen.reshape(-1, 1) == jnp.arange(len(sizes))).astype(jnp.float32)  # [B T A, E]
-    before = jnp.cumsum(own, axis=0) - own + jnp.cumsum(sizes) - sizes  # of its expert, and of those before
-    return jnp.sum(own * before, axis=1).astype(jnp.int32)
+    is_own = (chosen.reshape(-1, 1) == jnp.arange(len(sizes))).astype(jnp.float32)  # [B T A, E]
+    before = jnp.cumsum(is_own, axis=0) - is_own + jnp.cumsum(sizes) - sizes  # of its expert, and of those before
+    return jnp.sum(is_own * before, axis=1).astype(jnp.int32)
 
 
 def group_of(rows: Array, ends: Array) -> Array:

@@ -46,8 +46,8 @@ class Config:
 def gather_json(value: Any) -> list[Any]:
     """Returns the values of all processes."""
     text = json.dumps(value).encode()
-    found = multihost_utils.process_allgather(np.frombuffer(text.ljust(agree(len(text))), np.uint8))
-    return [json.loads(bytes(x)) for x in found.reshape(jax.process_count(), -1)]
+    texts = multihost_utils.process_allgather(np.frombuffer(text.ljust(agree(len(text))), np.uint8))
+    return [json.loads(bytes(x)) for x in texts.reshape(jax.process_count(), -1)]
 
 
 def shapes(arrays: dict[str, Any]) -> dict[str, str]:
@@ -161,8 +161,8 @@ def _(config):
 def _(config, checkpoints, target, data, step, saved, items):
     local = LocalCheckpoints(config, checkpoints.directory) if config.local_checkpoint_dir else None
     checkpoints.on_local_disks = local
-    if local and (found := local.restore(target, data, checkpoints)):
-        step, saved, items = found
+    if local and (restored := local.restore(target, data, checkpoints)):
+        step, saved, items = restored
     else:
         proceed()
     if local:

@@ -58,8 +58,8 @@ def local_sinks(sinks: Array, heads: int) -> Array:
 
 @splice("attend_splash.run", optional=True)
 def _(kernel, q, k, v, segments, context, sinks):
-    own = jnp.broadcast_to(local_sinks(sinks, q.shape[1]), q.shape[:2])  # [B, N]: sums row gradients in fp32
-    context = jax.vmap(kernel)(q, k, v, segments, own.astype(q.dtype))
+    row_sinks = jnp.broadcast_to(local_sinks(sinks, q.shape[1]), q.shape[:2])  # [B, N]: sums row gradients in fp32
+    context = jax.vmap(kernel)(q, k, v, segments, row_sinks.astype(q.dtype))
 
 
 @splice("test_attention.run", after="sliding_window attention_soft_cap", optional=True)

@@ -72,8 +72,8 @@ def _(add_block, sums, blocks, before, n, pages, total, context, chunk):
 
 
 @splice("attend_cached.ends", optional=True)
-def _(held, before, S, ends, chunk):
-    ends = jnp.cumsum(held - jnp.maximum(before, 0) // chunk * chunk // S)  # without pages that no token sees
+def _(cached, before, S, ends, chunk):
+    ends = jnp.cumsum(cached - jnp.maximum(before, 0) // chunk * chunk // S)  # without pages that no token sees
 
 
 @splice("attend_token.first", optional=True)

@@ -34,10 +34,10 @@ def _(specs, summands, spread):
 
 def exchange_or_gather(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
     """Dispatches where each device has some of the experts: sends rows to experts, or gathers experts."""
-    own = experts.gate.kernel.shape[0]
-    if own == experts.number:
+    count = experts.gate.kernel.shape[0]
+    if count == experts.number:
         return gather_and_dispatch(experts, x, weights, chosen)
-    rows = jnp.bincount(chosen.ravel() // own, length=experts.number // own)  # for each device
+    rows = jnp.bincount(chosen.ravel() // count, length=experts.number // count)  # for each device
     others = tuple(axis for axis in (*RULES["batch"], *RULES["sequence"]) if axis not in RULES["expert"])
     most = jax.lax.pmax(jax.lax.psum(rows, RULES["expert"]).max(), others)  # over devices: one branch for all
     fits = most <= room(experts, chosen.size)
@@ -59,11 +59,11 @@ def room(experts: Experts, rows: int) -> int:
 
 @splice("dispatch.experts")
 def _(experts, rows, y, sizes):
-    own = experts.gate.kernel.shape[0]
-    if own == experts.number:
+    count = experts.gate.kernel.shape[0]
+    if count == experts.number:
         y = experts(rows)
     else:
-        counts = jax.lax.all_gather(sizes, RULES["expert"]).reshape(-1, experts.number // own, own)
+        counts = jax.lax.all_gather(sizes, RULES["expert"]).reshape(-1, experts.number // count, count)
         y = exchange(experts, rows, counts)
 
 

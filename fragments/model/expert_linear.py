@@ -52,7 +52,7 @@ def gather(experts: Experts, axes: tuple[str, ...], dtype: str) -> Experts:
     The backward pass reduce-scatters their gradients, in the dtype of the parameters.
     """
 
-    def whole(p):
+    def gathered(p):
         with point("gather.sent", p, dtype):
             sent = dtype
         split = {axis for name in p.axes for axis in RULES.get(name, ())}
@@ -65,4 +65,4 @@ def gather(experts: Experts, axes: tuple[str, ...], dtype: str) -> Experts:
                     y = gather_whole(y, RULES[name], place, sent)
         return p.replace(y)
 
-    return jax.tree.map(whole, experts, is_leaf=lambda x: isinstance(x, nnx.Param))
+    return jax.tree.map(gathered, experts, is_leaf=lambda x: isinstance(x, nnx.Param))

@@ -24,10 +24,10 @@ class Config:
 
 
 @splice("field_problems.kind")
-def _(field, value, allowed, wanted):
+def _(field, value, allowed, requirement):
     if field.name in ("rope_short_factors", "rope_long_factors"):
         allowed = bool(value) and all(type(x) in (int, float) and 0 < x < math.inf for x in value)
-        wanted = "positive numbers"
+        requirement = "positive numbers"
 
 
 @splice("check_config.pairs")

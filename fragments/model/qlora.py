@@ -82,13 +82,13 @@ def dequantize_later(model: Decoder) -> None:
 def later(function: Callable, tree: Any) -> Any:
     """Returns what a function makes of stacks that are read later: read later too, layer by layer to save memory."""
     compiled, (arrays, structure) = jax.jit(function), jax.tree.flatten(tree)
-    made, whole = jax.tree.flatten(jax.eval_shape(function, tree))
+    made, outer = jax.tree.flatten(jax.eval_shape(function, tree))
 
     def read(place: str) -> np.ndarray:
         layers = (jax.tree.unflatten(structure, layer) for layer in zip(*map(np.asarray, arrays), strict=True))
         return np.stack([jax.tree.leaves(compiled(layer))[int(place)] for layer in layers])
 
-    return jax.tree.unflatten(whole, [LazyArray(x, read, str(place)) for place, x in enumerate(made)])
+    return jax.tree.unflatten(outer, [LazyArray(x, read, str(place)) for place, x in enumerate(made)])
 
 
 def quantized_product(equation: str, x: Array, kernel: Int8 | NF4) -> Array:

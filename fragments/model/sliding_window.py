@@ -68,8 +68,8 @@ def _(add_block, sums, blocks, before, n, pages, total, context, window):
 
 
 @splice("attend_cached.ends", optional=True)
-def _(held, before, S, ends, window):
-    ends = jnp.cumsum(held - jnp.maximum(before - window + 1, 0) // S)  # without pages that no token sees
+def _(cached, before, S, ends, window):
+    ends = jnp.cumsum(cached - jnp.maximum(before - window + 1, 0) // S)  # without pages that no token sees
 
 
 @splice("attend_token.first", optional=True)

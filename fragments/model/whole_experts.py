@@ -26,9 +26,9 @@ def own_and_dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) 
     experts = gather(experts, ("expert", "expert_embed"), x.dtype)
     experts.number = experts.gate.kernel.shape[0]  # on this device
     x, weights = jax.lax.pcast((x, weights), RULES["mlp"], to="varying")  # sums token gradients over devices
-    own = chosen - experts.number * jax.lax.axis_index(RULES["mlp"])
-    is_own = (own >= 0) & (own < experts.number)
-    return dispatch(experts, x, weights, jnp.where(is_own, own, experts.number))
+    numbers = chosen - experts.number * jax.lax.axis_index(RULES["mlp"])
+    is_own = (numbers >= 0) & (numbers < experts.number)
+    return dispatch(experts, x, weights, jnp.where(is_own, numbers, experts.number))
 
 
 @splice("dispatch.experts")

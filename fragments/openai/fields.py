@@ -138,8 +138,8 @@ class Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     def salt(self, key: str) -> bytes:
         """Returns the salt of a request's cached prefixes, from its API key, cache_salt and prompt_cache_key."""
-        given = key, self.cache_salt, self.prompt_cache_key
-        return hashlib.blake2b(msgspec.json.encode(given), digest_size=16).digest() if any(given) else b""
+        parts = key, self.cache_salt, self.prompt_cache_key
+        return hashlib.blake2b(msgspec.json.encode(parts), digest_size=16).digest() if any(parts) else b""
 
     @property
     def limit(self) -> int | None:

@@ -120,8 +120,13 @@ class Chat(Fields):
             names.setdefault("reasoning_effort", self.reasoning_effort)
         elif self.reasoning_effort:
             warn_ignored("reasoning_effort")
-        if own := self.chat_template_kwargs.keys() & {"messages", "tools", "add_generation_prompt", *template.names}:
-            raise Refusal(400, f"chat_template_kwargs: must not set {min(own)}", "chat_template_kwargs")
+        if reserved := self.chat_template_kwargs.keys() & {
+            "messages",
+            "tools",
+            "add_generation_prompt",
+            *template.names,
+        }:
+            raise Refusal(400, f"chat_template_kwargs: must not set {min(reserved)}", "chat_template_kwargs")
         last = self.messages[-1]
         if self.continue_final_message and (self.add_generation_prompt or last.role != "assistant"):
             words = "needs a last message of the assistant, and add_generation_prompt false"
@@ -139,18 +144,18 @@ class Chat(Fields):
 
     def describe(self, piece: Piece, tokenizer: AnyTokenizer) -> dict[str, Any]:
         scores = chat_logprobs(piece.scores, tokenizer) if self.likeliest is not None else None
-        told: dict[str, Any] = {"content": piece.text} | ({"role": "assistant"} if piece.first else {})
-        point("Chat.told", piece, told)
-        return {"delta" if self.stream else "message": told, "logprobs": scores}
+        message: dict[str, Any] = {"content": piece.text} | ({"role": "assistant"} if piece.first else {})
+        point("Chat.told", piece, message)
+        return {"delta" if self.stream else "message": message, "logprobs": scores}
 
 
-def given(value: Any) -> Any:
+def drop_nulls(value: Any) -> Any:
     """Drops null fields, except where a schema may contain null."""
     if isinstance(value, list):
-        return [given(part) if isinstance(part, (dict, list)) else part for part in value]
+        return [drop_nulls(part) if isinstance(part, (dict, list)) else part for part in value]
     kept = "parameters", "chat_template_kwargs"
     return {
-        key: given(part) if isinstance(part, (dict, list)) and key not in kept else part
+        key: drop_nulls(part) if isinstance(part, (dict, list)) and key not in kept else part
         for key, part in value.items()
         if part is not None
     }
@@ -159,17 +164,17 @@ def given(value: Any) -> Any:
 def read_fields(content: bytes, kind: type[Completion | Chat], defaults: dict[str, float]) -> Completion | Chat:
     """Parses a request from JSON, with defaults of a checkpoint for what it leaves out."""
     try:
-        found = msgspec.json.decode(content + b" " * 6)  # or half of a surrogate pair near the end is "truncated"
-        if isinstance(found, dict):
-            told = {key: x for key, x in given(found).items() if key not in IGNORED}
-            for key in told.keys() & UNSUPPORTED:
-                if told.pop(key) is not True:  # as parallel_tool_calls may be
+        fields = msgspec.json.decode(content + b" " * 6)  # or half of a surrogate pair near the end is "truncated"
+        if isinstance(fields, dict):
+            sent = {key: x for key, x in drop_nulls(fields).items() if key not in IGNORED}
+            for key in sent.keys() & UNSUPPORTED:
+                if sent.pop(key) is not True:  # as parallel_tool_calls may be
                     warn_ignored(key)
-            found = defaults | {key: x for key, x in told.items() if key not in NEUTRAL or x != NEUTRAL[key]}
-            point("read_fields.found", found, kind)
-            for key in found.keys() & NEUTRAL:
+            fields = defaults | {key: x for key, x in sent.items() if key not in NEUTRAL or x != NEUTRAL[key]}
+            point("read_fields.found", fields, kind)
+            for key in fields.keys() & NEUTRAL:
                 raise Refusal(400, f"{key}: only {json.dumps(NEUTRAL[key])} is supported", key, "unsupported_value")
-        return msgspec.convert(found, kind, str_keys=True)
+        return msgspec.convert(fields, kind, str_keys=True)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         param = re.search(r"(?:\$\.|\$\[\.\.\.\] - at `\$\.|field `)(\w+)", str(error))
         what = "" if isinstance(error, msgspec.ValidationError) else "not valid UTF-8 JSON: "

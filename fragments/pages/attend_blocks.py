@@ -52,8 +52,8 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array, scale:
     highest, total = jnp.full((B, N, T, 1), -1e30), jnp.zeros((B, N, T, 1))
     point("attend_cached.start", highest, total, B, H, K, N, T)
     sums = highest, total, jnp.zeros((B, N, T, cache.value.shape[-1]))
-    own = (x.astype(q.dtype).swapaxes(1, 2) for x in (cache.key, cache.value))
-    sums = add_keys(sums, *own, jnp.where(positions < 0, UNSEEN, positions))
+    new = (x.astype(q.dtype).swapaxes(1, 2) for x in (cache.key, cache.value))
+    sums = add_keys(sums, *new, jnp.where(positions < 0, UNSEEN, positions))
     if setting("read_to_the_end"):
         blocks = pages.block_tables.shape[1] // n  # all: a bound that depends on data makes the host wait
     else:

@@ -50,12 +50,12 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array, scale:
 
     # a processor's cache holds 1,024 keys with up to 16 queries; more pages than sequences would be read in vain
     C = max(min(1024 // (S * -(-T // 16)), B), 1)
-    held = jnp.maximum(-(before // -S), 0)  # [B]: pages with cached keys; none for padding, which is at -1
-    with point("attend_cached.ends", held, before, S, B, C, H, K, N, T):
-        ends = jnp.cumsum(held)  # [B]: where each sequence ends in the list of pages
+    cached = jnp.maximum(-(before // -S), 0)  # [B]: pages with cached keys; none for padding, which is at -1
+    with point("attend_cached.ends", cached, before, S, B, C, H, K, N, T):
+        ends = jnp.cumsum(cached)  # [B]: where each sequence ends in the list of pages
     listed = jnp.arange(-(-pages.block_tables.size // C) * C)  # [J], of which ends[-1] are in use
     rows = jnp.searchsorted(ends, listed, side="right", method="compare_all")  # the sequence of each page
-    index = listed + (held - ends)[rows]  # and which of its pages it is
+    index = listed + (cached - ends)[rows]  # and which of its pages it is
 
     def add_block(i, sums):
         """Adds pages to the running maximum, sum and context of their sequences."""
@@ -65,13 +65,13 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array, scale:
         k, v = pages.key[page].astype(q.dtype), pages.value[page].astype(q.dtype)  # [C, K, S, H]
         point("attend_cached.block", k, v)
         scores = score(q[row], k, positions[row], jnp.where(places < before[row][:, None], places, UNSEEN))
-        own = row == jnp.arange(B)[:, None]  # [B, C]
-        new = jnp.where(own[:, :, None, None, None], scores.max(axis=-1, keepdims=True), -1e30).max(axis=1)
+        is_own = row == jnp.arange(B)[:, None]  # [B, C]
+        new = jnp.where(is_own[:, :, None, None, None], scores.max(axis=-1, keepdims=True), -1e30).max(axis=1)
         above, highest = highest, jnp.maximum(highest, new)
         weights, kept = jnp.exp(scores - highest[row]), jnp.exp(above - highest)
         added = jnp.concatenate([weights.sum(axis=-1, keepdims=True), weigh(weights, v)], axis=-1)
         # what is not finite in one sequence must not reach the others
-        added = jnp.einsum("BC,CNTU->BNTU", own.astype(jnp.float32), jnp.where(jnp.isfinite(added), added, 0))
+        added = jnp.einsum("BC,CNTU->BNTU", is_own.astype(jnp.float32), jnp.where(jnp.isfinite(added), added, 0))
         return highest, kept * total + added[..., :1], kept * context + added[..., 1:]
 
     _, total, context = jax.lax.fori_loop(0, -(ends[-1] // -C), add_block, sums)

@@ -17,20 +17,20 @@ class PagePool:
         self.ref_count = [0] * pages  # sequences that use a page
         self.free_pages = dict.fromkeys(range(1, pages))  # in the order in which they are allocated
         self.digests: dict[int, bytes] = {}  # of full pages, in use or free
-        self.found: dict[bytes, int] = {}
+        self.page_of: dict[bytes, int] = {}
 
     def allocate(self) -> int:
         """Allocates the page that has been free for longest, and evicts what it held."""
         page = next(iter(self.free_pages))
         del self.free_pages[page]
         if digest := self.digests.pop(page, None):
-            del self.found[digest]
+            del self.page_of[digest]
         self.ref_count[page] = 1
         return page
 
     def share(self, digest: bytes) -> int | None:
         """Returns the page of that digest, with one more reference, or None if there is none."""
-        page = self.found.get(digest)
+        page = self.page_of.get(digest)
         if page is not None:
             self.ref_count[page] += 1
             self.free_pages.pop(page, None)
@@ -45,8 +45,8 @@ class PagePool:
 
     def register(self, page: int, digest: bytes) -> None:
         """Makes a full page findable by its digest, unless another page already is."""
-        if digest not in self.found:
-            self.found[digest], self.digests[page] = page, digest
+        if digest not in self.page_of:
+            self.page_of[digest], self.digests[page] = page, digest
 
 
 def page_digest(before: bytes, tokens: Sequence[int]) -> bytes:

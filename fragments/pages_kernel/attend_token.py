@@ -97,9 +97,9 @@ def attend_pages(
         def place(sequence, i, block_tables, starts, *_):
             return block_tables[starts[sequence * blocks + i] + j], 0, 0, 0
 
-        whole = pl.BlockSpec((1, K, S, H), place)
+        page = pl.BlockSpec((1, K, S, H), place)
         scales = pl.BlockSpec((1, K, S), lambda *at: place(*at)[:3])
-        return jax.tree.map(lambda pool: whole if pool.ndim == 4 else scales, pages.key)
+        return jax.tree.map(lambda pool: page if pool.ndim == 4 else scales, pages.key)
 
     block_pages, arrays = [page(j) for j in range(n)], [pages.key] * n + [pages.value] * n
     sums = pltpu.VMEM((K, G, 1), jnp.float32)

@@ -12,8 +12,8 @@ def machine(hardware: str, devices: int) -> tuple[str, float, list[tuple[int, ..
         hardware = HARDWARE[hardware]["topology"]
     count = devices or NODE
     if hardware not in CHIPS or not 1 <= count <= 100_000 or (count > NODE and count % NODE):
-        wanted = f"{', '.join([*HARDWARE, *CHIPS])}, and at most {NODE} devices or a multiple of {NODE} up to 100,000"
-        raise InputError(f"--hardware {hardware} --devices {devices}: there is no such machine: give {wanted}")
+        choices = f"{', '.join([*HARDWARE, *CHIPS])}, and at most {NODE} devices or a multiple of {NODE} up to 100,000"
+        raise InputError(f"--hardware {hardware} --devices {devices}: there is no such machine: give {choices}")
     memory = MEMORY[hardware] * 2**30
     flags = ["--chip", hardware, "--devices", str(count)]
     return hardware, memory, [(number // NODE, number) for number in range(count)], flags

@@ -76,10 +76,10 @@ def candidates(config: Config, devices: int, widest: int) -> list[Config]:
                 continue
             abstract(lambda: new_state(config), on_mesh(on))
             for values in itertools.product(*choices.values()):
-                found = dataclasses.replace(on, **dict(zip(choices, values, strict=True)))
-                check_config(found)
-                abstract_batch(found, on_mesh(found))
-                all_found.append(found)
+                plan = dataclasses.replace(on, **dict(zip(choices, values, strict=True)))
+                check_config(plan)
+                abstract_batch(plan, on_mesh(plan))
+                all_found.append(plan)
         except InputError as error:  # a size does not divide: nor do more microbatches
             problem = error
     if not all_found:
@@ -89,9 +89,9 @@ def candidates(config: Config, devices: int, widest: int) -> list[Config]:
 
 def compile_plan(plan: Plan, preset: str, flags: list[str], limit: float) -> Plan:
     """Returns the plan with its memory and seconds as compiled, in a process of its own."""
-    given = plan.overrides(preset) | {"batch_size": plan.config.batch_size}
+    overrides = plan.overrides(preset) | {"batch_size": plan.config.batch_size}
     command = [sys.executable, "-m", f"{__package__}.compile", "--preset", preset, *flags, "--json"]
-    for name, value in given.items():
+    for name, value in overrides.items():
         flag = name.replace("_", "-")
         command.append(f"--{'no-' * (value is False)}{flag}" if isinstance(value, bool) else f"--{flag}={value}")
     try:
@@ -103,8 +103,8 @@ def compile_plan(plan: Plan, preset: str, flags: list[str], limit: float) -> Pla
     verdict = "does not fit" if done.returncode else "fits"
     if not done.stdout.strip():
         return dataclasses.replace(plan, verdict=verdict)
-    found = json.loads(done.stdout)
-    return dataclasses.replace(plan, memory=found["bytes"], seconds=found["seconds"], verdict=verdict)
+    report = json.loads(done.stdout)
+    return dataclasses.replace(plan, memory=report["bytes"], seconds=report["seconds"], verdict=verdict)
 
 
 def front(plans: list[Plan]) -> list[Plan]:
@@ -118,8 +118,8 @@ def draw(plans: list[Plan], best: list[Plan], limit: float, image: str) -> None:
     figure = Figure(figsize=(9, 6), layout="constrained")
     axes = figure.subplots()
     for verdict in dict.fromkeys(plan.verdict for plan in plans):
-        found = [plan for plan in plans if plan.verdict == verdict]
-        axes.plot([p.memory / 2**30 for p in found], [p.seconds for p in found], "o", label=verdict)
+        alike = [plan for plan in plans if plan.verdict == verdict]
+        axes.plot([p.memory / 2**30 for p in alike], [p.seconds for p in alike], "o", label=verdict)
     axes.plot([p.memory / 2**30 for p in best], [p.seconds for p in best], "-", label="Pareto front")
     axes.axvline(limit / 2**30, linestyle=":", label="memory of a device")
     axes.set(xlabel="memory of a device (GiB)", ylabel="predicted time of a step (s)", xscale="log", yscale="log")
@@ -146,8 +146,8 @@ class PlanCommand:
 def main() -> None:
     jax.config.update("jax_platforms", "cpu")
     parse = functools.partial(tyro.cli, PlanCommand, prog=f"python -m {__package__}.plan")
-    given, _ = parse(default=PlanCommand(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
-    command = parse(default=PlanCommand(PRESETS[given.preset]))
+    first_pass, _ = parse(default=PlanCommand(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
+    command = parse(default=PlanCommand(PRESETS[first_pass.preset]))
     for name in SEARCHED:
         if (value := getattr(command.config, name)) != getattr(PRESETS[command.preset], name):
             raise InputError(f"--{name.replace('_', '-')} {value}: plan searches for it: leave it out")
@@ -159,9 +159,9 @@ def main() -> None:
     if command.image and (image.suffix != ".png" or not image.parent.is_dir() or image.is_dir()):
         raise InputError(f"--image {command.image}: give a file NAME.png in a folder that exists")
     chip, limit, places, flags = machine(command.hardware, command.devices)
-    found = candidates(command.config, len(places), command.widest)
+    plans_to_try = candidates(command.config, len(places), command.widest)
     progress = functools.partial(track, console=Console(stderr=True))
-    plans = [estimate(config, CHIPS[chip], places) for config in progress(found, "estimates")]
+    plans = [estimate(config, CHIPS[chip], places) for config in progress(plans_to_try, "estimates")]
     fitting = sorted((p for p in plans if p.memory < 1.1 * limit), key=lambda plan: plan.seconds)
     done = fitting[:10]
     if command.compile:

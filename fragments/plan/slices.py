@@ -19,7 +19,7 @@ def machine(hardware: str, devices: int) -> tuple[str, float, list[tuple[int, ..
     each = 2 if chip == "tpu7x" else 1  # devices of a chip
     exists = chip in CHIPS and len(sides) == (2 if flat else 3) and not (flat and max(sides) > 16)
     if not exists or devices not in (0, each * math.prod(sides)):
-        wanted = f"{', '.join([*HARDWARE, *CHIPS])} with its lengths, such as {DEFAULT_MACHINE}, no --devices"
-        raise InputError(f"--hardware {hardware} --devices {devices}: there is no such slice: give {wanted}")
+        choices = f"{', '.join([*HARDWARE, *CHIPS])} with its lengths, such as {DEFAULT_MACHINE}, no --devices"
+        raise InputError(f"--hardware {hardware} --devices {devices}: there is no such slice: give {choices}")
     coordinates = itertools.product(*map(range, [*sides, 1][:3]), range(each))
     return chip, MEMORY[chip] * 2**30, [(0, x, y, z) for x, y, z, _ in coordinates], ["--topology", hardware]

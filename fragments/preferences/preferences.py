@@ -77,8 +77,8 @@ def _(bounds):
 
 
 @splice("objectives")
-def _(found):
-    found |= dict.fromkeys(PREFERENCES, preference_loss)
+def _(losses):
+    losses |= dict.fromkeys(PREFERENCES, preference_loss)
 
 
 @splice("abstract_batch.fields")

@@ -38,5 +38,5 @@ def _(environment):
 
 
 @splice("render.texts")
-def _(asked, texts):
-    texts = asked["texts"]
+def _(call, texts):
+    texts = call["texts"]

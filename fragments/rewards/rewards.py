@@ -21,11 +21,11 @@ MOST = 1e6  # a larger reward is a mistake
 def reward(function: Callable, prompt: Any, completion: str, row: dict[str, Any]) -> float | str | None:
     """Calls the function, in a process of its own. Returns the reward, None if there is none, or what went wrong."""
     try:
-        found = function(prompt, completion, **row)
-        if found is None:
+        reward = function(prompt, completion, **row)
+        if reward is None:
             return None
-        if isinstance(found, str) or not abs(value := float(found)) <= MOST:
-            return f"returned {found!r}, and must return a number of at most {MOST:,.0f}, or None"
+        if isinstance(reward, str) or not abs(value := float(reward)) <= MOST:
+            return f"returned {reward!r}, and must return a number of at most {MOST:,.0f}, or None"
         return value
     except BaseException as error:  # sys.exit() too
         *_, last = traceback.extract_tb(error.__traceback__)
@@ -50,35 +50,35 @@ class Rewards:
         context = multiprocessing.get_context("spawn")
         self.pool = pebble.ProcessPool(os.cpu_count() or 1, context=context, initializer=end_with_parent)
 
-    def check(self, source: str, fields: dict[str, Any], given: Sequence[str] = ("prompt", "completion")) -> None:
+    def check(self, source: str, fields: dict[str, Any], names: Sequence[str] = ("prompt", "completion")) -> None:
         """Raises InputError if the function cannot take the other fields of a row, such as one called completion."""
         try:
-            self.signature.bind(*given, **fields)
+            self.signature.bind(*names, **fields)
         except TypeError as error:
             problem = f"{self.name} cannot take the row's fields: {error}"
             raise InputError(f"{source}: {problem}: change the row, or the function") from None
 
-    def __call__(self, asked: Sequence[tuple[Any, Any, dict[str, Any]]]) -> list[Any]:
+    def __call__(self, completions: Sequence[tuple[Any, Any, dict[str, Any]]]) -> list[Any]:
         """Returns the rewards of prompts, completions and other fields of their rows.
 
         What takes too long, or ends its process, has None. Raises InputError if the function raises an error, or
         returns no number.
         """
-        futures = [self.pool.schedule(self.call, (self.function, *one), timeout=self.seconds) for one in asked]
+        futures = [self.pool.schedule(self.call, (self.function, *one), timeout=self.seconds) for one in completions]
         rewards, is_warned = list[Any](), False
-        for future, (prompt, completion, _) in zip(futures, asked, strict=True):
+        for future, (prompt, completion, _) in zip(futures, completions, strict=True):
             where = f"{self.name}: on the completion {str(completion)[:200]!r} of {str(prompt)[:200]!r}"
             try:
-                found = future.result()
+                reward = future.result()
             except (concurrent.futures.TimeoutError, pebble.ProcessExpired) as error:
                 if not is_warned:
                     print(f"warning: {where}: {error!r}: taken as None", file=sys.stderr)
-                found, is_warned = None, True
+                reward, is_warned = None, True
             except Exception as error:  # the row cannot be sent, for example
-                found = repr(error)
-            if isinstance(found, str):
+                reward = repr(error)
+            if isinstance(reward, str):
                 for other in futures:
                     other.cancel()
-                raise InputError(f"{where}: {found}: fix the function")
-            rewards.append(found)
+                raise InputError(f"{where}: {reward}: fix the function")
+            rewards.append(reward)
         return rewards

@@ -37,7 +37,7 @@ def most_tokens(config: Config) -> int:
 def read_prompts(config: Config, tokenizer: AnyTokenizer, flag: str) -> list[Prompt]:
     """Reads the JSONL files of --data or --eval-data, and tells how many prompts are too long. Refuses other rows."""
     data = config.data if flag == "--data" else config.eval_data
-    chats, found, too_long = WithTemplate(tokenizer, config.tokenizer), list[Prompt](), 0
+    chats, prompts, too_long = WithTemplate(tokenizer, config.tokenizer), list[Prompt](), 0
     for path in find_files(data):
         for number, line in enumerate(path.read_bytes().splitlines(), 1):
             try:
@@ -62,13 +62,13 @@ def read_prompts(config: Config, tokenizer: AnyTokenizer, flag: str) -> list[Pro
                 problem = f"must be an object of JSON whose prompt is a text or messages: {what}"
                 raise InputError(f"{path}:{number}: {problem}: fix it, or leave it out") from None
             if len(tokens) + config.completion_tokens <= most_tokens(config):
-                found.append(Prompt(f"{path}:{number}", prompt, row, tokens))
+                prompts.append(Prompt(f"{path}:{number}", prompt, row, tokens))
             else:
                 too_long += 1
     room = f"--completion-tokens {config.completion_tokens} in --sequence-length {config.sequence_length}"
     if too_long:
         print(f"{flag} {data}: {too_long:,} prompts are too long for {room}, and left out")
-    if not found:
+    if not prompts:
         problem = f"no prompt is short enough for {room}: change these" if too_long else "is empty: give prompts"
         raise InputError(f"{flag} {data}: {problem}")
-    return found
+    return prompts

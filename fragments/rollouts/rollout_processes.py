@@ -22,14 +22,14 @@ def own_rows(sharding: NamedSharding, shape: tuple[int, int], group: int) -> lis
     for device, (rows, *_) in sharding.devices_indices_map(shape).items():
         for row in range(shape[0])[rows]:
             holders.setdefault(row, set()).add(device.process_index)
-    if any(len(found) > 1 for found in holders.values()):
+    if any(len(processes) > 1 for processes in holders.values()):
         problem = "processes share sequences, and each is to sample its own"
         raise InputError(f"--mesh-tensor: {problem}: let only --mesh-data and --mesh-fsdp span processes")
-    found = [row for row in sorted(holders) if holders[row] == {jax.process_index()}]
-    if any(found[i : i + group] != [*range(row, row + group)] for i, row in enumerate(found) if i % group == 0):
-        problem = f"must divide the sequences of a batch that a process holds, {len(found)}"
+    rows_here = [row for row in sorted(holders) if holders[row] == {jax.process_index()}]
+    if any(rows_here[i : i + group] != [*range(row, row + group)] for i, row in enumerate(rows_here) if i % group == 0):
+        problem = f"must divide the sequences of a batch that a process holds, {len(rows_here)}"
         raise InputError(f"--group-size {group}: {problem}: change it, or --batch-size")
-    return found
+    return rows_here
 
 
 def on_own_devices(model: Decoder, mesh: Mesh) -> tuple[Decoder, Mesh]:
@@ -40,22 +40,24 @@ def on_own_devices(model: Decoder, mesh: Mesh) -> tuple[Decoder, Mesh]:
     if not mesh.is_multi_process:
         return model, mesh
     is_own = np.vectorize(lambda device: device.process_index == jax.process_index())(mesh.devices)
-    own = Mesh(mesh.devices[np.ix_(*map(np.unique, is_own.nonzero()))], mesh.axis_names, axis_types=mesh.axis_types)
-    if own.size != is_own.sum():
+    local_mesh = Mesh(
+        mesh.devices[np.ix_(*map(np.unique, is_own.nonzero()))], mesh.axis_names, axis_types=mesh.axis_types
+    )
+    if local_mesh.size != is_own.sum():
         raise InputError("--mesh-data, --mesh-fsdp: the devices of a process must be a block of the mesh: change these")
 
     def inside(names: str | tuple[str, ...] | None) -> tuple[str, ...]:
-        return tuple(axis for axis in np.atleast_1d(names or ()) if own.shape[axis] == mesh.shape[axis])
+        return tuple(axis for axis in np.atleast_1d(names or ()) if local_mesh.shape[axis] == mesh.shape[axis])
 
     def gathered(x: Array) -> NamedSharding:
         return NamedSharding(mesh, PartitionSpec(*map(inside, x.sharding.spec)))
 
     def local(x: Array) -> Array:
         shards = [shard.data for shard in x.addressable_shards]
-        return jax.make_array_from_single_device_arrays(x.shape, NamedSharding(own, x.sharding.spec), shards)
+        return jax.make_array_from_single_device_arrays(x.shape, NamedSharding(local_mesh, x.sharding.spec), shards)
 
-    whole = jax.jit(lambda model: model, out_shardings=jax.tree.map(gathered, model))(model)
-    return jax.tree.map(local, whole), own
+    gathered_model = jax.jit(lambda model: model, out_shardings=jax.tree.map(gathered, model))(model)
+    return jax.tree.map(local, gathered_model), local_mesh
 
 
 @splice("Rollouts.rows")
@@ -87,11 +89,11 @@ def failing_together() -> Iterator[None]:
     except Exception as error:
         errors.append(error)
 
-    def tell() -> None:
+    def raise_first() -> None:
         for error in errors:
             raise error
 
-    on_all_processes(tell)
+    on_all_processes(raise_first)
 
 
 @splice("Rollouts.sample")
@@ -113,13 +115,13 @@ def evaluate_rows(evaluate: Callable, rows: list[int]) -> Callable:
     """Returns a function that evaluates on these rows, and sums over processes."""
 
     def evaluate_all(model: Decoder, batch: dict[str, Array]) -> dict[str, Any]:
-        own = {"prompt": multihost_utils.process_allgather(batch["prompt"], tiled=True)[rows]}
-        sums = on_all_processes(lambda: evaluate(model, own))
+        local = {"prompt": multihost_utils.process_allgather(batch["prompt"], tiled=True)[rows]}
+        sums = on_all_processes(lambda: evaluate(model, local))
         return jax.tree.map(lambda x: multihost_utils.process_allgather(np.float64(x)).sum(), sums)
 
     return evaluate_all
 
 
 @splice("Rollouts.evaluation")
-def _(self, found):
-    found = evaluate_rows(self.evaluate, self.rows)
+def _(self, summed):
+    summed = evaluate_rows(self.evaluate, self.rows)

@@ -111,8 +111,8 @@ class Rollouts(Batches):
 
     def evaluation(self) -> Callable:
         with point("Rollouts.evaluation", self):
-            found = self.evaluate
-        return found
+            summed = self.evaluate
+        return summed
 
     def evaluate(self, _: Decoder, batch: dict[str, Array]) -> dict[str, Any]:
         """Returns sums over held-out prompts, each with a completion at temperature 1, whose seed is its place."""
@@ -155,15 +155,15 @@ class Rollouts(Batches):
         # made anew, so that steps have the memory of its KV cache
         with point("Rollouts.engine", self, config, sizes):
             engine = Engine(config, self.policy(), self.ends, sizes, self.sharding.mesh)
-        asked: dict[int, Request] = {}
+        requests: dict[int, Request] = {}
         for first in range(size):  # which computes the prompts that the others share
             for place in range(first, count, size):
                 sampling = SamplingParams(max_tokens=config.completion_tokens, temperature=1.0, seed=seeds[place])
-                asked[place] = engine.add(prompts[place // size].tokens, sampling)
+                requests[place] = engine.add(prompts[place // size].tokens, sampling)
         while engine.queued or engine.running:
             engine.step()
-        point("Rollouts.generated", self, prompts, engine, asked)
-        return [asked[place] for place in range(count)]
+        point("Rollouts.generated", self, prompts, engine, requests)
+        return [requests[place] for place in range(count)]
 
     def sample(self) -> tuple[int, list[Prompt], list[Request]]:
         """Returns the number of the next round, its prompts, and completions of each."""
@@ -186,7 +186,7 @@ class Rollouts(Batches):
         with point("Rollouts.advantages", self, number, prompts, requests, metrics):
             advantages = self.advantages(number, prompts, requests, metrics)
         pairs = zip(requests, advantages, strict=True)
-        return [Sampled(request.prompt, request.tokens, request.logprobs, found) for request, found in pairs], metrics
+        return [Sampled(x.prompt, x.tokens, x.logprobs, advantage) for x, advantage in pairs], metrics
 
     def completions(self, prompts: list[Prompt], requests: list[Request]) -> list[tuple[Any, str, dict[str, Any]]]:
         """Returns what rewards are functions of: prompts, completions, and other fields of the rows."""
@@ -200,9 +200,9 @@ class Rollouts(Batches):
     ) -> list[list[float]]:
         """Returns the advantage of each token: that of its completion's reward over the rewards of its group."""
         config, size = self.config, self.config.group_size
-        asked = self.completions(prompts, requests)
-        given = self.rewards(asked)
-        rewards = np.ma.masked_invalid(np.reshape(np.array(given, float), (-1, size)))  # without those that are None
+        completions = self.completions(prompts, requests)
+        received = self.rewards(completions)
+        rewards = np.ma.masked_invalid(np.reshape(np.array(received, float), (-1, size)))  # without those that are None
         means = {"rollout/reward": rewards.mean(), "rollout/missing_rewards": np.ma.getmaskarray(rewards).mean()}
         rewards[rewards.count(axis=1) < 2] = np.ma.masked  # nothing to compare one with
         spread = rewards.std(axis=1, keepdims=True)
@@ -214,7 +214,7 @@ class Rollouts(Batches):
         metrics |= {name: float(np.ma.filled(mean, np.nan)) for name, mean in means.items()}
         if self.folder:
             with open(self.folder / "completions.jsonl", "a") as file:
-                for (prompt, text, _), reward in list(zip(asked, given, strict=True))[:size]:
+                for (prompt, text, _), reward in list(zip(completions, received, strict=True))[:size]:
                     line = {"round": number, "prompt": prompt, "completion": text, "reward": reward}
                     file.write(json.dumps(line) + "\n")
         pairs = zip(requests, over.ravel().tolist(), strict=True)
@@ -225,17 +225,17 @@ class Rollouts(Batches):
         shape = len(sampled), self.config.sequence_length
         batch = {name: np.zeros(shape, np.int32) for name in ("tokens", "targets", "positions", "segment_ids")}
         batch |= {name: np.zeros(shape, np.float32) for name in ("weights", "advantages", "sampled_logprobs")}
-        for row, found in enumerate(sampled):
-            sequence, first = [*found.prompt, *found.tokens], len(found.prompt) - 1
+        for row, sample in enumerate(sampled):
+            sequence, first = [*sample.prompt, *sample.tokens], len(sample.prompt) - 1
             end = len(sequence) - 1
             batch["tokens"][row, :end], batch["targets"][row, :end] = sequence[:-1], sequence[1:]
             batch["positions"][row, :end], batch["segment_ids"][row, :end] = range(end), 1
-            if not found.advantages:
+            if not sample.advantages:
                 continue  # it gives no gradient
-            batch["weights"][row, first:end] = 1 if self.config.loss_per == "token" else 1 / len(found.tokens)
-            batch["advantages"][row, first:end] = found.advantages
-            batch["sampled_logprobs"][row, first:end] = found.logprobs
-            point("Rollouts.row", self, batch, row, first, end, found)
+            batch["weights"][row, first:end] = 1 if self.config.loss_per == "token" else 1 / len(sample.tokens)
+            batch["advantages"][row, first:end] = sample.advantages
+            batch["sampled_logprobs"][row, first:end] = sample.logprobs
+            point("Rollouts.row", self, batch, row, first, end, sample)
         return batch
 
     def epoch(self) -> float:
@@ -263,6 +263,6 @@ class Rollouts(Batches):
             problem = f"--data {self.config.data}: not the prompts that this run had up to {step}"
             raise InputError(f"{problem}: give the same files and tokenizer, or --allow-other-data")
         self.round = states[0]["round"]
-        rows = [[Sampled(**found) for found in states[row]["waiting"]] for row in self.rows]
+        rows = [[Sampled(**fields) for fields in states[row]["waiting"]] for row in self.rows]
         self.waiting = [list(batch) for batch in zip(*rows, strict=True)]
         point("Rollouts.resumed", self, states)

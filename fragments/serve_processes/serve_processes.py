@@ -52,16 +52,16 @@ def place(value: Any, sharding: Sharding) -> Any:
 
 
 def on_each_device(tree: Any) -> Any:
-    def whole(x: Array) -> Array:
+    def gathered(x: Array) -> Array:
         return shard(x, *[None] * x.ndim)
 
-    return jax.tree.map(whole, tree)
+    return jax.tree.map(gathered, tree)
 
 
 def own_address() -> str:
     """Returns an address of process 0 for the others: that of the job, else of the interface to other networks."""
-    if given := os.environ.get("JAX_COORDINATOR_ADDRESS"):
-        return given.rpartition(":")[0].strip("[]")
+    if address := os.environ.get("JAX_COORDINATOR_ADDRESS"):
+        return address.rpartition(":")[0].strip("[]")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))  # sends nothing
         return probe.getsockname()[0]
@@ -78,8 +78,8 @@ def connect() -> list[socket.socket]:
         server = socket.create_server(("", 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
         server.settimeout(WAIT)
         line = f"{address} {server.getsockname()[1]} {secrets.token_hex(16)}"
-    told = multihost_utils.broadcast_one_to_all(np.frombuffer(line.ljust(512).encode(), np.uint8))
-    address, port, secret = bytes(told).decode().split()
+    agreed = multihost_utils.broadcast_one_to_all(np.frombuffer(line.ljust(512).encode(), np.uint8))
+    address, port, secret = bytes(agreed).decode().split()
     if not is_first:
         leader = socket.create_connection((address, int(port)), WAIT)
         leader.settimeout(None)
@@ -98,7 +98,7 @@ def connect() -> list[socket.socket]:
     return followers
 
 
-def tell(followers: list[socket.socket], *call: Any) -> None:
+def send_call(followers: list[socket.socket], *call: Any) -> None:
     """Tells the others to call a method of their Device with these arguments; without any, to end."""
     message = pickle.dumps(call) if followers else b""
     for follower in followers:
@@ -107,7 +107,7 @@ def tell(followers: list[socket.socket], *call: Any) -> None:
 
 def end(followers: list[socket.socket]) -> None:
     with contextlib.suppress(OSError):  # those that are not told see that process 0 is gone
-        tell(followers)
+        send_call(followers)
 
 
 def any_gone(followers: list[socket.socket]) -> bool:
@@ -135,7 +135,7 @@ def follow(leader: socket.socket, run: Callable[..., object], write: Callable[..
 
 
 def lead_or_follow(mesh: Mesh | None, run: Callable[..., object], write: Callable[..., object]) -> list[socket.socket]:
-    """Returns the connections of process 0 to the others, for `tell`; does not return in these."""
+    """Returns the connections of process 0 to the others, for `send_call`; does not return in these."""
     if mesh is None or not mesh.is_multi_process:  # each process may have an engine of its own
         return []
     connections = connect()
@@ -190,12 +190,12 @@ def _(self):
 
 @splice("Device.write")
 def _(self, slot, sequence, biases):
-    tell(self.followers, "write", slot, sequence, biases)
+    send_call(self.followers, "write", slot, sequence, biases)
 
 
 @splice("Device.run")
-def _(self, step, length, whole):
-    tell(self.followers, "run", step, length, whole)
+def _(self, step, length, score_all):
+    send_call(self.followers, "run", step, length, score_all)
 
 
 @splice("begin_with_few.few", optional=True)
@@ -208,7 +208,7 @@ def _(device, steps):
 
 @splice("Engine.made")
 def _(self):
-    self.device.followers = lead_or_follow(self.device.laid_over, self.device.run, self.device.write)
+    self.device.followers = lead_or_follow(self.device.mesh, self.device.run, self.device.write)
 
 
 @splice("serve.listen")

@@ -72,13 +72,13 @@ def test_the_engine_drafts_what_one_pass_over_the_sequence_predicts(model, sizes
     subject, made = engine(model, **{"draft_tokens": 1} | sizes), []
     start = subject.start
 
-    def start_and_keep(rows, length, requests, whole):
+    def start_and_keep(rows, length, requests, score_all):
         made.extend(
             (request.sequence, subject.mtp_drafts[request])
             for request in requests
             if request.status is RequestStatus.DECODE
         )
-        return start(rows, length, requests, whole)
+        return start(rows, length, requests, score_all)
 
     subject.start = start_and_keep
     prompts = [[first, *prompt] for first, prompt in enumerate(prompts_of(1, 4))]  # no shared prefix

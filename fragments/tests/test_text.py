@@ -43,8 +43,8 @@ def test_text_comes_as_it_is_decoded_at_once(kind, tmp_path):
         if len(whole) > 5:
             stop = whole[3 : 3 + draw.randrange(1, 4)]
             stops = Stops([StopString("never there"), StopString(stop)])
-            assert "".join(stops.add(piece) for piece in pieces if not stops.found) == whole[: whole.find(stop)]
-            assert stops.found
+            assert "".join(stops.add(piece) for piece in pieces if not stops.matched) == whole[: whole.find(stop)]
+            assert stops.matched
 
 
 def test_texts_of_tokens_make_up_the_text_and_are_told_apart(tmp_path):
@@ -83,8 +83,8 @@ def test_a_text_is_cut_before_its_first_stop_string(seed):
     at = min((place for stop in stops if (place := text.find(stop)) >= 0), default=len(text))
     cut, shown = Stops([StopString(stop) for stop in stops]), ""
     for place in range(0, 60, 3):
-        shown += "" if cut.found else cut.add(text[place : place + 3])
+        shown += "" if cut.matched else cut.add(text[place : place + 3])
         assert text.startswith(shown) and len(shown) + 10 > min(at, place)
     # if several stop strings end in one piece, the first to start counts
-    assert (shown + cut.held).startswith(text[:at]) if not cut.found else len(shown) <= at + 3
-    assert cut.found == (at < 60)
+    assert (shown + cut.buffered).startswith(text[:at]) if not cut.matched else len(shown) <= at + 3
+    assert cut.matched == (at < 60)

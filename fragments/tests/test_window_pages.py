@@ -47,12 +47,12 @@ def test_a_sequence_holds_the_pages_that_its_next_token_sees(model):
     request = subject.add(PROMPTS[0], SamplingParams(max_tokens=40))
     while subject.queued or subject.running:
         subject.step()
-        most = max([most, *map(len, subject.window.held.values())])
+        most = max([most, *map(len, subject.window.block_tables.values())])
         assert len(subject.window.pool.free_pages) == subject.window.pool.pages - 1 - sum(
-            map(len, subject.window.held.values())
+            map(len, subject.window.block_tables.values())
         )
     assert SEEN // 4 <= most <= (SEEN + 16) // 4 + 1 < len(PROMPTS[0]) // 4
-    assert not subject.window.held
+    assert not subject.window.block_tables
     check_scores(scoring(model, LONGEST), request)
 
 
@@ -79,7 +79,7 @@ def test_evicted_pages_are_computed_again(model):
     subject, sampling = engine(model), SamplingParams(max_tokens=3)
     first, again, other = (subject.generate([PROMPTS[i]], sampling)[0] for i in (0, 0, 1))
     assert (first.cached, again.cached, other.cached) == (0, 2 * SEEN - 8, 0)
-    assert len(subject.pool.found) == 2 * (len(PROMPTS[0]) // 4)  # of both prompts, in full-attention layers
+    assert len(subject.pool.page_of) == 2 * (len(PROMPTS[0]) // 4)  # of both prompts, in full-attention layers
     (later,) = subject.generate([PROMPTS[0]], sampling)
     assert later.cached < again.cached  # pages of layers with windows were evicted
     assert first.tokens == again.tokens == later.tokens

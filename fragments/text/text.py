@@ -31,7 +31,7 @@ class Detokenizer:
         self.utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self.before: list[int] = []  # the last token with text, on which the next one's spacing depends
         self.run: list[int] = []  # pending byte tokens, at most one run
-        self.given = 0  # characters of the run that are in the prompt
+        self.prompt_characters = 0  # characters of the run that are in the prompt
         if self.byte_level:
             self.decode_token_bytes(prompt[-CONTEXT:])
         else:
@@ -40,7 +40,7 @@ class Detokenizer:
                 at -= 1
             self.before, self.run = prompt[max(at, 0) : at + 1], [i for i in prompt[at + 1 :] if self.is_byte(i)]
             run = b"".join(token_byte(tokenizer, i) or b"" for i in self.run)
-            self.given = len(run.decode(errors="ignore"))
+            self.prompt_characters = len(run.decode(errors="ignore"))
 
     def is_byte(self, token: int) -> bool:
         return token_byte(self.tokenizer, token) is not None
@@ -52,8 +52,11 @@ class Detokenizer:
 
     def end_run(self, token: list[int]) -> str:
         """Returns the text of the run and of the token that ends it."""
-        tokens, skipped = [*self.before, *self.run, *token], len(self.tokenizer.decode(self.before)) + self.given
-        self.run, self.given = [], 0
+        tokens, skipped = (
+            [*self.before, *self.run, *token],
+            len(self.tokenizer.decode(self.before)) + self.prompt_characters,
+        )
+        self.run, self.prompt_characters = [], 0
         return self.tokenizer.decode(tokens)[skipped:]
 
     def add(self, token: int) -> str:

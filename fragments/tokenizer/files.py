@@ -44,7 +44,7 @@ def copy_tokenizer(tokenizer: str, directory: epath.Path, model: str = "") -> No
     for path, names in ((model or tokenizer, MODEL_FILES), (tokenizer, TOKENIZER_FILES)):
         folder = epath.Path(path).expanduser().parent
         for name in names if path != "bytes" else ():
-            for found in sorted(folder.glob(name)):
-                copy_file(found, directory / found.relative_to(folder))
+            for file in sorted(folder.glob(name)):
+                copy_file(file, directory / file.relative_to(folder))
     if (path := epath.Path(tokenizer).expanduser()).exists():
         copy_file(path, directory / "tokenizer.json")

@@ -20,9 +20,9 @@ class NoTokenizer(ByteTokenizer):
         return ""
 
 
-def tokenizer_to_serve(given: str, kept: str) -> AnyTokenizer:
+def tokenizer_to_serve(name: str, kept: str) -> AnyTokenizer:
     """Returns the given tokenizer, else the one kept with a model, else NoTokenizer."""
-    if given or kept == "bytes" or epath.Path(kept).exists():
-        return load_tokenizer(given or kept)
+    if name or kept == "bytes" or epath.Path(kept).exists():
+        return load_tokenizer(name or kept)
     print(f"warning: {kept} is not there: send token ids, or give --tokenizer", file=sys.stderr)
     return NoTokenizer()

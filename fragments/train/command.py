@@ -28,23 +28,23 @@ class CommandLine:
 def main() -> None:
     point("command.start")
     parse = functools.partial(tyro.cli, CommandLine, prog=f"python -m {__package__}.train")
-    given, _ = parse(default=CommandLine(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
-    default = PRESETS[given.preset or "tiny"]
-    point("command.default", default, given)
+    first_pass, _ = parse(default=CommandLine(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
+    default = PRESETS[first_pass.preset or "tiny"]
+    point("command.default", default, first_pass)
     config = parse(default=CommandLine(default)).config
-    if given.preset or not config.checkpoint_dir:
+    if first_pass.preset or not config.checkpoint_dir:
         check_config(config)
     # after help and refusals, as they import JAX
     import jax
 
     from generator.language.roles import join_job, newest_config, train
 
-    point("command.given", given)
+    point("command.given", first_pass)
     join_job()
-    point("command.joined", given)
+    point("command.joined", first_pass)
     if jax.process_index() > 0:
         sys.stdout = open(os.devnull, "w")
-    if not given.preset and (saved := newest_config(config.checkpoint_dir)):
+    if not first_pass.preset and (saved := newest_config(config.checkpoint_dir)):
         config = parse(default=CommandLine(saved)).config
     train(config)
 

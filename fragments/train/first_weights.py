@@ -20,8 +20,8 @@ def first_policy(
         problem = f"{checkpoints.directory} has no weights of step 0 to compare with"
         raise InputError(f"--kl-coefficient {config.kl_coefficient}: {problem}: import some into a new directory")
     target = {"model": abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)}
-    _, _, found = checkpoints.restore(lambda _: target, only=0)
-    model = with_matrices_in(config.dtype, found["model"])
+    _, _, trees = checkpoints.restore(lambda _: target, only=0)
+    model = with_matrices_in(config.dtype, trees["model"])
     return lambda: model
 
 

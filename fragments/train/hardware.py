@@ -16,8 +16,10 @@ def find_recipe(preset: str, hardware: str) -> tuple[dict[str, object], str]:
         return {}, FLAGS
     if (preset, hardware) not in RECIPES:
         known = "; ".join(f"--preset {name} --hardware {other}" for name, other in RECIPES) or "none"
-        given = f"--preset {preset} --hardware {hardware}" if preset else f"--hardware {hardware} without --preset"
-        raise InputError(f"{given}: no recipe: there are {known}")
+        combination = (
+            f"--preset {preset} --hardware {hardware}" if preset else f"--hardware {hardware} without --preset"
+        )
+        raise InputError(f"{combination}: no recipe: there are {known}")
     settings = dict(RECIPES[preset, hardware])
     more_flags = settings.pop("flags", "")
     return settings, f"{HARDWARE[hardware].get('flags', FLAGS)} {more_flags}".strip()
@@ -39,16 +41,16 @@ def _():
 
 
 @splice("command.default")
-def _(default, given):
-    recipe, flags = find_recipe(given.preset, given.hardware)
+def _(default, first_pass):
+    recipe, flags = find_recipe(first_pass.preset, first_pass.hardware)
     set_flags(flags)
     default = dataclasses.replace(default, **recipe)
 
 
 @splice("command.joined")
-def _(given):
-    if given.hardware:
-        check_hardware(given.hardware)
+def _(first_pass):
+    if first_pass.hardware:
+        check_hardware(first_pass.hardware)
 
 
 @splice("train.monitor")

@@ -14,21 +14,21 @@ def host_weights(config: Config, mesh: Mesh) -> Decoder:
     try:
         cpu = jax.local_devices(backend="cpu")[:1]
     except RuntimeError:
-        given = jax.config.jax_platforms
+        platforms = jax.config.jax_platforms
         problem = "has no CPU, which makes the initial weights"
-        raise InputError(f"JAX_PLATFORMS {given}: {problem}: give {given},cpu") from None
+        raise InputError(f"JAX_PLATFORMS {platforms}: {problem}: give {platforms},cpu") from None
 
     def create() -> Decoder:
         return Decoder(config, nnx.Rngs(config.seed))
 
     with jax.set_mesh(Mesh(np.reshape(cpu, [1] * len(mesh.axis_names)), mesh.axis_names)):
-        whole = jax.jit(create)()
+        created = jax.jit(create)()
 
     def spread(x, of):
         x = np.asarray(x)
         return jax.make_array_from_callback(x.shape, of.sharding, lambda index: x[index])
 
-    return jax.tree.map(spread, whole, abstract(create, mesh))
+    return jax.tree.map(spread, created, abstract(create, mesh))
 
 
 @splice("create_state.model")

@@ -26,9 +26,9 @@ def next_token_loss(log_likelihood: Array, batch: dict[str, Array], config: Conf
 
 
 def objectives() -> dict[str, Callable]:
-    found = {"next_token": next_token_loss}
-    point("objectives", found)
-    return found
+    losses = {"next_token": next_token_loss}
+    point("objectives", losses)
+    return losses
 
 
 @splice("train.settings")

@@ -58,8 +58,8 @@ def _(config):
 
 
 @splice("objectives")
-def _(found):
-    found["grpo"] = grpo_loss
+def _(losses):
+    losses["grpo"] = grpo_loss
 
 
 @splice("abstract_batch.fields")

@@ -17,8 +17,8 @@ class Config:
 
 def profile_window(config: Config, done: int = 0) -> range:
     """Returns the steps to trace that are not done yet. Raises InputError if there are no such steps."""
-    found = re.fullmatch("([0-9]{1,9}):([0-9]{1,9})", config.profile_steps)
-    first, last = map(int, found.groups()) if found else (0, 0)
+    match = re.fullmatch("([0-9]{1,9}):([0-9]{1,9})", config.profile_steps)
+    first, last = map(int, match.groups()) if match else (0, 0)
     if config.profile_steps and not 0 < first <= last <= config.steps:
         raise InputError(f"--profile-steps {config.profile_steps}: must be FIRST:LAST, steps from 1 to {config.steps}")
     return range(max(first, done + 1), last + 1)

@@ -33,8 +33,8 @@ def topology_mesh(config: Config, topology: str, slices: int) -> Any:
     chip, _, shape = topology.partition(":")
     sides, flat = [int(side) for side in shape.split("x") if side.isdecimal()], chip in ("v5e", "v6e")
     if chip not in MEMORY or len(sides) != (2 if flat else 3) or slices < 1 or (flat and max(sides) > 16):
-        wanted = f"{', '.join(MEMORY)} with its lengths, such as v5p:8x8x4 or v5e:16x16, and --slices of at least 1"
-        raise InputError(f"--topology {topology} --slices {slices}: there is no such slice: give {wanted}")
+        choices = f"{', '.join(MEMORY)} with its lengths, such as v5p:8x8x4 or v5e:16x16, and --slices of at least 1"
+        raise InputError(f"--topology {topology} --slices {slices}: there is no such slice: give {choices}")
     try:
         # which sides wrap around: in 3D all, if made of whole 4 x 4 x 4 cubes; in 2D those of a whole pod
         wrap = [side == 16 for side in sides] + [False] if flat else [all(s % 4 == 0 for s in sides)] * 3
@@ -67,14 +67,14 @@ class CompileCommand:
 @ending_with_messages()
 def main() -> None:
     parse = functools.partial(tyro.cli, CompileCommand, prog=f"python -m {__package__}.compile")
-    given, _ = parse(default=CompileCommand(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
-    recipe, flags = find_recipe(given.preset, given.hardware)
+    first_pass, _ = parse(default=CompileCommand(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
+    recipe, flags = find_recipe(first_pass.preset, first_pass.hardware)
     set_flags(flags)
     # -1 unless a recipe or the command line gives it: the preset's batch is for other devices
-    preset = dataclasses.replace(PRESETS[given.preset], batch_size=-1)
+    preset = dataclasses.replace(PRESETS[first_pass.preset], batch_size=-1)
     default = CompileCommand(dataclasses.replace(preset, **recipe))
-    if given.hardware:
-        default = dataclasses.replace(default, topology=HARDWARE[given.hardware]["topology"])
+    if first_pass.hardware:
+        default = dataclasses.replace(default, topology=HARDWARE[first_pass.hardware]["topology"])
     command = parse(default=default)
     # after help and refusals, as they import JAX
     import jax

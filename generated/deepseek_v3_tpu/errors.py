@@ -47,13 +47,13 @@ def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> 
             least, most = (1, 2**31 - 1) if int in (kind, type(value)) else (1e-30, 1e30)  # of 32 bits
             least, most = bounds.get(field.name, (0 if field.default == 0 else least, most))
             allowed = type(value) in (int, kind) and least <= value <= most
-            wanted = f"{'an integer' if kind is int else 'a number'} from {least:,} to {most:,}"
+            requirement = f"{'an integer' if kind is int else 'a number'} from {least:,} to {most:,}"
         elif choices := (False, True) if kind is bool else typing.get_args(kind):
-            allowed, wanted = value in choices, f"one of {choices}"
+            allowed, requirement = value in choices, f"one of {choices}"
         else:
-            allowed, wanted = type(value) is str and value.isprintable(), "printable text"
+            allowed, requirement = type(value) is str and value.isprintable(), "printable text"
         if not allowed:
-            problems.append(f"--{field.name.replace('_', '-')} {value}: must be {wanted}")
+            problems.append(f"--{field.name.replace('_', '-')} {value}: must be {requirement}")
     return problems
 
 
@@ -90,10 +90,8 @@ def check_config(config: Config, source: str = "") -> None:
                 f"--expert-groups {groups}: must divide --experts {config.experts} into groups of at least 2"
             )
         elif kept > groups or kept * config.experts // groups < config.experts_per_token:
-            limited_groups_problem = (
-                f"must be at most {groups}, and hold the --experts-per-token {config.experts_per_token}"
-            )
-            problems.append(f"--groups-per-token {kept}: {limited_groups_problem}")
+            bound = f"must be at most {groups}, and hold the --experts-per-token {config.experts_per_token}"
+            problems.append(f"--groups-per-token {kept}: {bound}")
         if config.gradient_dtype == "bfloat16" and config.dtype == "float32":
             problems.append("--gradient-dtype bfloat16: would round the parameters: give --dtype bfloat16 as well")
     if problems:

@@ -41,8 +41,8 @@ def group_sum(offsets, groups, tiles, x, dy, out, total):
     def _():
         total[...] = jnp.zeros_like(total)
 
-    own = (offsets[group] <= row) & (row < offsets[group + 1])
-    left, right = (jnp.where(own, y[...].astype(jnp.float32), 0) for y in (x, dy))
+    is_own = (offsets[group] <= row) & (row < offsets[group + 1])
+    left, right = (jnp.where(is_own, y[...].astype(jnp.float32), 0) for y in (x, dy))
     total[...] += jnp.dot(left.T.astype(x.dtype), right.astype(x.dtype), preferred_element_type=jnp.float32)
 
     @pl.when((step == last) | (groups[jnp.minimum(step + 1, last)] != group))

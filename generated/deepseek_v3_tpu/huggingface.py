@@ -239,10 +239,10 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         if path.exists() and not path.is_file():  # a pipe would be waited for
             raise OSError("is not a file")
-        found = json.loads(path.read_bytes())
-        if not isinstance(found, dict):
+        settings = json.loads(path.read_bytes())
+        if not isinstance(settings, dict):
             raise ValueError("not a JSON object")
-        return found
+        return settings
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: {error}: give a directory that save_pretrained has written") from None
 
@@ -287,20 +287,19 @@ def open_hf(hf_dir: Path) -> dict[str, Any]:
             if path.exists() and not path.is_file():  # a pipe would be waited for
                 raise OSError("is not a file")
             opened = safe_open(path, "np", backend="pread")  # what is read from a mapped file stays in memory
-            found = {name: opened.get_slice(name) for name in opened.keys()}
+            in_file = {name: opened.get_slice(name) for name in opened.keys()}
         except (OSError, SafetensorError) as error:
             raise InputError(f"{path}: cannot be read as safetensors: {error}: fetch it again") from None
-        found |= {name: Fp8Tensor(path, name) for name, tensor in found.items() if tensor.get_dtype() == "F8_E4M3"}
-        if twice := tensors.keys() & found.keys():
+        in_file |= {name: Fp8Tensor(path, name) for name, tensor in in_file.items() if tensor.get_dtype() == "F8_E4M3"}
+        if twice := tensors.keys() & in_file.keys():
             raise InputError(f"{path}: {min(twice)} is in another of the files too: keep one of them")
-        tensors |= found
-    for fp8_blocks_name in [
-        fp8_blocks_name for fp8_blocks_name in tensors if f"{fp8_blocks_name}_scale_inv" in tensors
-    ]:
-        scales, shape = tensors[f"{fp8_blocks_name}_scale_inv"], tensors[fp8_blocks_name].get_shape()
-        whole = scales.get_shape() == [-(-size // FP8_BLOCK) for size in shape] and len(shape) == 2
-        if whole and tensors[fp8_blocks_name].get_dtype() == "F8_E4M3" and scales.get_dtype() in ("F32", "BF16"):
-            tensors[fp8_blocks_name] = Fp8Blocks(tensors[fp8_blocks_name], tensors.pop(f"{fp8_blocks_name}_scale_inv"))
+        tensors |= in_file
+    for matrix in [name for name in tensors if f"{name}_scale_inv" in tensors]:
+        scales, shape = tensors[f"{matrix}_scale_inv"], tensors[matrix].get_shape()
+        is_scaled = scales.get_shape() == [-(-size // FP8_BLOCK) for size in shape] and len(shape) == 2
+        if is_scaled and tensors[matrix].get_dtype() == "F8_E4M3" and scales.get_dtype() in ("F32", "BF16"):
+            del tensors[f"{matrix}_scale_inv"]
+            tensors[matrix] = Fp8Blocks(tensors[matrix], scales)
     return tensors
 
 
@@ -319,7 +318,7 @@ def open_hf_model(hf_dir: str | Path) -> tuple[Config, Decoder]:
     if sizes[0] > 1000 * sizes[1]:  # more than memory may hold
         raise InputError("{}: config.json asks for {:,} numbers, its tensors hold {:,}: fix one".format(hf_dir, *sizes))
     structs = named_arrays(model)
-    views, held = hf_tensors_of(structs, config)
+    views, tensors_of = hf_tensors_of(structs, config)
     problems = [f"missing: {name} {list(views[name].shape)}" for name in sorted(views.keys() - tensors.keys())]
     for name, tensor in sorted(tensors.items()):
         dtype, shape = tensor.get_dtype(), tensor.get_shape()
@@ -331,7 +330,7 @@ def open_hf_model(hf_dir: str | Path) -> tuple[Config, Decoder]:
         raise InputError("\n  ".join([f"{hf_dir}: its tensors are not those of its config.json:", *problems]))
 
     def read(parameter: str) -> np.ndarray:
-        together = {parameter} | {name for name in held if held[name] & held[parameter]}
+        together = {parameter} | {name for name in tensors_of if tensors_of[name] & tensors_of[parameter]}
         arrays = {name: np.full(structs[name].shape, np.nan, structs[name].dtype) for name in together}
         for name, view in hf_views(arrays, config).items():
             tensor = tensors[name][...]
@@ -382,8 +381,8 @@ def save_hf(
         tokenizer: path of a tokenizer.json to write in place of the model's own.
     """
     directory, arrays = Path(hf_dir), named_arrays(model)
-    shaped, held = hf_tensors_of(arrays, config)
-    if lacking := [name for name, names in held.items() if not names and arrays[name].size]:
+    shaped, tensors_of = hf_tensors_of(arrays, config)
+    if lacking := [name for name, names in tensors_of.items() if not names and arrays[name].size]:
         raise InputError(f"no tensor of a checkpoint holds {', '.join(lacking)}: list it in hf_tensors")
     directory.mkdir(parents=True)  # overwrites nothing
     split = split_state_dict_into_shards_factory(
@@ -398,7 +397,7 @@ def save_hf(
         for name in names:
             if name not in views:
                 views.clear()
-                views |= hf_views({x: np.asarray(arrays[x]) for x in held if name in held[x]}, config)
+                views |= hf_views({x: np.asarray(arrays[x]) for x in tensors_of if name in tensors_of[x]}, config)
             # always in fp32, as in transformers: 16 bits would lose small updates
             kept = "float32" if name.endswith(".e_score_correction_bias") else dtype
             tensors[name] = np.ascontiguousarray(views[name], kept)
@@ -412,8 +411,8 @@ def save_hf(
     hf |= {setting: value for setting, value, _ in hf_structure(config)}
     hf.pop("low_rank_query")
     hf.setdefault("q_lora_rank", None)  # if absent, transformers takes that of the released model
-    scaled_rope_names = [name for name in hf if name.startswith("rope_scaling.")]
-    rope = {name.removeprefix("rope_scaling."): hf.pop(name) for name in scaled_rope_names}
+    flat = [name for name in hf if name.startswith("rope_scaling.")]
+    rope = {name.removeprefix("rope_scaling."): hf.pop(name) for name in flat}
     hf["rope_scaling"] = {name: value for name, value in rope.items() if value is not None}
     if (tokenizer or config.tokenizer) == "bytes":
         hf |= {"bos_token_id": ByteTokenizer.bos, "eos_token_id": ByteTokenizer.eos}

@@ -37,8 +37,8 @@ class AdaptedLinear(nnx.Module):
 
     def __call__(self, x: Array) -> Array:
         inner = product(self.equations[0], x, self.down.get_value())  # [B, T, R]
-        own = self.chosen[:, None, None] == jnp.array(self.owners)
-        return self.linear(x) + product(self.equations[1], jnp.where(own, inner, 0), self.up.get_value())
+        is_own = self.chosen[:, None, None] == jnp.array(self.owners)
+        return self.linear(x) + product(self.equations[1], jnp.where(is_own, inner, 0), self.up.get_value())
 
 
 def choose_adapters(model: Decoder, numbers: Array) -> None:
@@ -72,20 +72,20 @@ def load_adapters(config: Config, model: Decoder, modules: tuple[str, ...], mesh
     """
     directories = adapter_directories(modules)
     adapters = [read_adapter(directory, config) for directory in directories.values()]
-    found = dict(nnx.iter_modules(model))
-    for path, linear in found.items():
+    by_path = dict(nnx.iter_modules(model))
+    for path, linear in by_path.items():
         name = ".".join(map(str, path)) + ".adapter"
-        own = [(number, it) for number, it in enumerate(adapters, 1) if f"{name}.down" in it.arrays]
-        if own:
-            owners = tuple(number for number, it in own for _ in range(it.rank))
+        present = [(number, it) for number, it in enumerate(adapters, 1) if f"{name}.down" in it.arrays]
+        if present:
+            owners = tuple(number for number, it in present for _ in range(it.rank))
             x, kernel, _ = linear.equation.replace("->", ",").split(",")
             axis = -1 - sum(letter not in x for letter in kernel)  # of the rank, before the outputs
-            down = np.concatenate([it.arrays[f"{name}.down"] for _, it in own], -1)
-            up = np.concatenate([it.arrays[f"{name}.up"] * (it.alpha / it.rank) for _, it in own], axis)
+            down = np.concatenate([it.arrays[f"{name}.down"] for _, it in present], -1)
+            up = np.concatenate([it.arrays[f"{name}.up"] * (it.alpha / it.rank) for _, it in present], axis)
             adapted = AdaptedLinear(linear, down, up, owners, tuple(directories))
             for side in adapted.down, adapted.up:
                 side.set_value(placed(side.get_value().astype(config.dtype), side.axes, mesh))
-            setattr(found[path[:-1]], path[-1], adapted)
+            setattr(by_path[path[:-1]], path[-1], adapted)
 
 
 def placed(x: np.ndarray, axes: tuple[str | None, ...], mesh: Mesh | None) -> Array:
@@ -99,10 +99,10 @@ def placed(x: np.ndarray, axes: tuple[str | None, ...], mesh: Mesh | None) -> Ar
 
 def keep_adapters(served: Decoder, model: Decoder) -> None:
     """Puts the adapters beside the linear maps of one model beside those of another, with newer weights."""
-    found = dict(nnx.iter_modules(model))
+    modules = dict(nnx.iter_modules(model))
     for path, it in nnx.iter_modules(served):
         if isinstance(it, AdaptedLinear):
-            linear: Linear = found[path]
+            linear: Linear = modules[path]
             adapted: AdaptedLinear = jax.tree.map(lambda x: x, it)  # the other model keeps its own
             adapted.linear = linear
-            setattr(found[path[:-1]], path[-1], adapted)
+            setattr(modules[path[:-1]], path[-1], adapted)

@@ -33,8 +33,10 @@ def batch_page(rows: list[dict[str, np.ndarray]], tokenizer: AnyTokenizer, title
         for segment in range(1, ids.max() + 1):
             within = ids == segment
             # the first token is no target; each other one has the weight of its prediction
-            tokens, own = [row["tokens"][within][0], *row["targets"][within]], [0, *weights[within]]
-            spans = (token_span(tokenizer, int(i), float(weight)) for i, weight in zip(tokens, own, strict=True))
+            tokens, weights_of_page = [row["tokens"][within][0], *row["targets"][within]], [0, *weights[within]]
+            spans = (
+                token_span(tokenizer, int(i), float(weight)) for i, weight in zip(tokens, weights_of_page, strict=True)
+            )
             page += f"<p>{''.join(spans)}</p>"
         page += "</section>\n"
     return page

@@ -59,10 +59,10 @@ class Renderer:
         self.stop = weakref.finalize(self, stop, self.process)
         return self.ask(texts=self.texts)
 
-    def ask(self, **asked: Any) -> Any:
+    def ask(self, **call: Any) -> Any:
         line = ""
         with contextlib.suppress(OSError):  # the process has ended
-            print(json.dumps(asked), file=self.process.stdin, flush=True)
+            print(json.dumps(call), file=self.process.stdin, flush=True)
             line = self.process.stdout.readline()
         if not line:
             self.stop()
@@ -137,9 +137,9 @@ class ChatTemplate:
     def marked(self, value: Any) -> Any:
         """Marks everything in a JSON value that looks like a special token."""
         text = END.join(re.sub(f"[{OPEN}-{END}]", "", without_halves(text)) for text in strings(value))
-        (found,) = self.finder.encode_batch([text], add_special_tokens=False)
+        (encoding,) = self.finder.encode_batch([text], add_special_tokens=False)
         parts, done = [], 0
-        for token, (start, end) in zip(found.ids, found.offsets, strict=True):
+        for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
             if token:
                 parts += [text[done:start], OPEN, text[start:end], CLOSE]
                 done = end
@@ -151,9 +151,9 @@ class ChatTemplate:
 
     def render(self, messages: Any, tools: Any, names: Any, add_generation_prompt: bool, most: int = 2**31) -> str:
         """Returns the text of a chat whose strings are `marked`."""
-        asked = {"documents": None, **(names or {}), **self.names, "messages": messages, "tools": tools}
+        variables = {"documents": None, **(names or {}), **self.names, "messages": messages, "tools": tools}
         template = "tool_use" if tools and "tool_use" in self.texts else "default"
-        return self.renderer.render(template, {**asked, "add_generation_prompt": add_generation_prompt}, most)
+        return self.renderer.render(template, {**variables, "add_generation_prompt": add_generation_prompt}, most)
 
     def parts(self, text: str) -> list[tuple[str, str]]:
         """Returns the parts of a rendered text: OPEN and what stays text, or CLOSE and any other."""
@@ -188,9 +188,11 @@ class ChatTemplate:
         parts = self.parts(text)
         if len(parts) > most:
             raise TooLong(f"its output has more than {most:,} characters")
-        whole = self.tokenizer.encode_batch_fast([p for mark, p in parts if mark == CLOSE], add_special_tokens=False)
-        found = iter(whole)
-        ids = (next(found).ids if mark == CLOSE else self.plain.encode(part) for mark, part in parts)
+        encodings = self.tokenizer.encode_batch_fast(
+            [p for mark, p in parts if mark == CLOSE], add_special_tokens=False
+        )
+        plain = iter(encodings)
+        ids = (next(plain).ids if mark == CLOSE else self.plain.encode(part) for mark, part in parts)
         return list(itertools.chain.from_iterable(ids))
 
 
@@ -202,10 +204,10 @@ def load_chat_template(tokenizer: AnyTokenizer, path: str) -> ChatTemplate | Non
     settings, file = folder / "tokenizer_config.json", folder / "chat_template.jinja"
     more = folder / "additional_chat_templates" / "tool_use.jinja"
     try:
-        found = json.loads(settings.read_text()).get("chat_template") if settings.exists() else None
+        template = json.loads(settings.read_text()).get("chat_template") if settings.exists() else None
         if more.is_dir() or Path(more).is_fifo():  # a pipe never ends
             raise ValueError(f"{more} is not a file")
-        texts = {x["name"]: x["template"] for x in found} if isinstance(found, list) else {"default": found}
+        texts = {x["name"]: x["template"] for x in template} if isinstance(template, list) else {"default": template}
         texts |= {name: x.read_text() for name, x in (("default", file), ("tool_use", more)) if x.exists()}
         texts = {name: texts[name] for name in ("default", "tool_use") if texts.get(name)}
         return ChatTemplate(texts, tokenizer) if "default" in texts else None

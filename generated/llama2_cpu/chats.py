@@ -46,20 +46,20 @@ def without_nulls(value: Any) -> Any:
 
 def json_field(fields: dict[str, Any], name: str, kind: type, where: str = "") -> Any:
     """Returns a field of a chat or a message, which may be JSON in a text; an empty one if it is not there."""
-    found = fields.get(name, kind())
+    value = fields.get(name, kind())
     with contextlib.suppress(ValueError):
-        found = json.loads(found) if isinstance(found, str) else found
-    if not isinstance(found, kind) or (kind is list and not all(isinstance(part, dict) for part in found)):
+        value = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(value, kind) or (kind is list and not all(isinstance(part, dict) for part in value)):
         raise ValueError(f"{where}{name} must be {'a list of objects' if kind is list else 'an object'}")
-    return found
+    return value
 
 
-def read_messages(found: Any, name: str, source: str) -> tuple[list[dict[str, Any]], list[float]]:
+def read_messages(messages: Any, name: str, source: str) -> tuple[list[dict[str, Any]], list[float]]:
     """Returns messages as chat templates expect them, and their weights. Raises ValueError if they are none."""
-    if not isinstance(found, list) or not found:
+    if not isinstance(messages, list) or not messages:
         raise ValueError(f"{name} must be a list of messages; prompt and completion may also both be texts")
     weights = []
-    for i, message in enumerate(found):
+    for i, message in enumerate(messages):
         what = f"{name}[{i}]"
         if not isinstance(message, dict) or message.get("role") not in ROLES:
             raise ValueError(f"{what} must be an object whose role is one of {', '.join(ROLES)}")
@@ -81,7 +81,7 @@ def read_messages(found: Any, name: str, source: str) -> tuple[list[dict[str, An
                 raise ValueError(f"{what} says nothing")
             tell_of("with an empty message", source)
         weights.append(weight)
-    return found, weights
+    return messages, weights
 
 
 class WithTemplate:
@@ -92,27 +92,27 @@ class WithTemplate:
         self.tokenizer, self.path = tokenizer, path
 
     @functools.cached_property
-    def found(self) -> ChatTemplate | None:
+    def loaded_template(self) -> ChatTemplate | None:
         return load_chat_template(self.tokenizer, self.path) if importlib.util.find_spec("jinja2") else None
 
     @functools.cached_property
     def template(self) -> ChatTemplate:
         if not importlib.util.find_spec("jinja2"):
             raise InputError("chats need jinja2: pip install jinja2")
-        if not self.found:
+        if not self.loaded_template:
             raise InputError(f"--tokenizer {self.path}: chats need a chat template: put chat_template.jinja beside it")
-        if self.found.reads("strftime_now"):
+        if self.loaded_template.reads("strftime_now"):
             problem = "asks for the date, so its tokens change: set date_string in chat_template_kwargs, or prepare"
             print(f"warning: the chat template beside {self.path} {problem} the data", file=sys.stderr)
-        return self.found
+        return self.loaded_template
 
     def options(self, chat: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Returns the tools of a chat, and other variables of its template. Raises ValueError if it takes none."""
         tools, names = json_field(chat, "tools", list), json_field(chat, "chat_template_kwargs", dict)
         if tools and not self.template.reads("tools"):
             raise ValueError("the chat template does not support tools")
-        if own := names.keys() & {"messages", "tools", "add_generation_prompt", *self.template.names}:
-            raise ValueError(f"chat_template_kwargs must not set {min(own)}")
+        if reserved := names.keys() & {"messages", "tools", "add_generation_prompt", *self.template.names}:
+            raise ValueError(f"chat_template_kwargs must not set {min(reserved)}")
         return tools, names
 
 
@@ -129,7 +129,7 @@ class Chats(WithTemplate):
 
     def rules(self) -> dict[str, str]:
         """Returns what the tokens of a chat depend on, beside the tokenizer; pairs of texts need no template."""
-        texts = sorted(self.found.texts.items()) if self.found else []
+        texts = sorted(self.loaded_template.texts.items()) if self.loaded_template else []
         return {"template": hashlib.sha256(json.dumps(texts).encode()).hexdigest(), "loss_on": self.loss_on}
 
     def __call__(self, document: str) -> np.ndarray:
@@ -141,10 +141,10 @@ class Chats(WithTemplate):
             chat = json.loads(document.removeprefix(CHAT_MARK))
             source = chat.pop("source")
             if "chosen" in chat:
-                found = encode_pair(self, without_nulls(chat), source)
+                weighted = encode_pair(self, without_nulls(chat), source)
             else:
-                found = self.encode(without_nulls(chat), source)
-            return found
+                weighted = self.encode(without_nulls(chat), source)
+            return weighted
         except (AttributeError, LookupError, RecursionError, TemplateError, TypeError, ValueError) as error:
             problem = error if isinstance(error, TemplateError | ValueError) else repr(error)
             raise InputError(f"{source}: {problem}: fix it, or leave it out") from None
@@ -156,9 +156,9 @@ class Chats(WithTemplate):
         elif isinstance(prompt, str) and isinstance(completion, str):
             return self.encode_completion(prompt, completion)
         else:
-            asked, _ = read_messages(prompt, "prompt", source)
+            prompt_messages, _ = read_messages(prompt, "prompt", source)
             answer, weights = read_messages(completion, "completion", source)
-            messages, weights = asked + answer, [float(on_all)] * len(asked) + weights
+            messages, weights = prompt_messages + answer, [float(on_all)] * len(prompt_messages) + weights
         said = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
         if self.loss_on == "last":
             weights = [weight if i in said[-1:] else 0 for i, weight in enumerate(weights)]
@@ -231,15 +231,15 @@ def encode_pair(chats: Chats, pair: dict[str, Any], source: str) -> np.ndarray:
     parts = []
     for number, (name, answer) in enumerate(zip(("chosen", "rejected"), answers, strict=True), 1):
         try:
-            found = chats.encode(pair | {"prompt": prompt, "completion": answer}, source)
+            weighted = chats.encode(pair | {"prompt": prompt, "completion": answer}, source)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
         if isinstance(answer, list) and answer[-1]["role"] != "assistant":
             raise ValueError(f"{name} must end with a message of the assistant")
-        if not found["weight"][1:].any():
+        if not weighted["weight"][1:].any():
             raise ValueError(f"{name} has no token with a weight")
-        parts.append(np.empty(len(found), PAIR))
-        parts[-1]["token"], parts[-1]["weight"] = found["token"], found["weight"]
+        parts.append(np.empty(len(weighted), PAIR))
+        parts[-1]["token"], parts[-1]["weight"] = weighted["token"], weighted["weight"]
         parts[-1]["answer"], parts[-1]["reference"] = number, np.nan
     return np.concatenate(parts)
 
@@ -249,15 +249,15 @@ TOKEN_AND_WEIGHT = np.dtype([("token", "<i4"), ("weight", "<f2")])  # of an arra
 
 def locate(tokenizer: Tokenizer, text: str, at: int = 0) -> list[tuple[int, int, int]]:
     """Returns the tokens of a text, each with its start and end, for a text that begins `at` a place."""
-    (found,) = tokenizer.encode_batch([text], add_special_tokens=False)
-    return [(token, at + start, at + end) for token, (start, end) in zip(found.ids, found.offsets, strict=True)]
+    (encoding,) = tokenizer.encode_batch([text], add_special_tokens=False)
+    return [(token, at + start, at + end) for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True)]
 
 
 def weigh(places: list[tuple[int, int, int]], spans: list[tuple[int, int, float]], base: float) -> np.ndarray:
     """Returns tokens, given with their start and end, with the weight of the span that each overlaps, else `base`."""
     tokens, starts, ends = np.array(places, np.int32).reshape(-1, 3).T
-    found = np.empty(len(tokens), TOKEN_AND_WEIGHT)
-    found["token"], found["weight"] = tokens, base
+    weighted = np.empty(len(tokens), TOKEN_AND_WEIGHT)
+    weighted["token"], weighted["weight"] = tokens, base
     for start, end, weight in spans:
-        found["weight"][(starts < end) & (ends > start)] = weight  # as masks of transformers do
-    return found
+        weighted["weight"][(starts < end) & (ends > start)] = weight  # as masks of transformers do
+    return weighted

@@ -97,11 +97,11 @@ def join_job() -> None:
 
     The SETTINGS say which process it is, or else JAX detects it: Slurm, Open MPI, TPU metadata, Kubernetes.
     """
-    given = {name: os.environ[name] for name in SETTINGS if os.environ.get(name)}
-    if missing := [name for name in SETTINGS if given and name not in given]:
-        raise InputError(f"{', '.join(missing)} missing beside {', '.join(given)}: set all three, or none")
-    if given:
-        address, count, index = given.values()
+    settings = {name: os.environ[name] for name in SETTINGS if os.environ.get(name)}
+    if missing := [name for name in SETTINGS if settings and name not in settings]:
+        raise InputError(f"{', '.join(missing)} missing beside {', '.join(settings)}: set all three, or none")
+    if settings:
+        address, count, index = settings.values()
         try:
             host, port = address.rsplit(":", 1)
             if 0 < int(index) < int(count):
@@ -109,12 +109,12 @@ def join_job() -> None:
             where = dict(coordinator_address=address, cluster_detection_method="deactivate")
             jax.distributed.initialize(num_processes=int(count), process_id=int(index), **where, **TIMEOUTS)
         except ValueError as error:
-            wanted = "HOST:PORT of process 0, the number of processes, and which of them this is, from 0"
-            raise InputError(f"{', '.join(map('='.join, given.items()))}: {error}: give {wanted}") from None
+            advice = "HOST:PORT of process 0, the number of processes, and which of them this is, from 0"
+            raise InputError(f"{', '.join(map('='.join, settings.items()))}: {error}: give {advice}") from None
         return
-    told = [f"{name}={os.environ[name]}" for name, one in LAUNCHERS.items() if os.environ.get(name, one) != one]
-    told += ["TPU_WORKER_HOSTNAMES"] if "," in os.environ.get("TPU_WORKER_HOSTNAMES", "") else []
-    if not told and {"SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"} & set(os.environ):
+    launched = [f"{name}={os.environ[name]}" for name, one in LAUNCHERS.items() if os.environ.get(name, one) != one]
+    launched += ["TPU_WORKER_HOSTNAMES"] if "," in os.environ.get("TPU_WORKER_HOSTNAMES", "") else []
+    if not launched and {"SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"} & set(os.environ):
         return  # a single process; JAX would give it one GPU
     one_a_node = os.environ.get("SLURM_STEP_NUM_NODES") == os.environ.get("SLURM_NTASKS", "")
     all_gpus = {"local_device_ids": []} if one_a_node else {}  # by default JAX gives a Slurm process one GPU
@@ -122,8 +122,8 @@ def join_job() -> None:
         with warnings.catch_warnings(action="ignore"):  # kubernetes is not installed
             jax.distributed.initialize(**all_gpus, **TIMEOUTS)
     except Exception as error:  # each way of detection has its own errors
-        if told:
-            problem = f"{', '.join(told)} announces several processes, which JAX does not find: {error}"
+        if launched:
+            problem = f"{', '.join(launched)} announces several processes, which JAX does not find: {error}"
             raise InputError(f"{problem} Start them by srun or mpirun, or set {', '.join(SETTINGS)}") from None
 
 
@@ -216,7 +216,7 @@ class DirectoryLock:
     Takes over a lock whose process is gone from this host, or that is no longer renewed.
     """
 
-    held: ClassVar[list] = []  # by this process
+    locks: ClassVar[list] = []  # by this process
 
     def __init__(self, directory: epath.Path):
         self.directory, self.path, self.is_first = directory, directory / "lock", jax.process_index() == 0
@@ -231,11 +231,11 @@ class DirectoryLock:
         """Takes the lock, or raises InputError that names its holder, in all processes."""
         on_all_processes(lambda: self.is_first and self.take())
         self.was_held, self.holder = True, self.read().partition(", renewed ")[0]  # that of process 0
-        self.held.append(self)
+        self.locks.append(self)
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
-        self.held.remove(self)
+        self.locks.remove(self)
         self.released.set()
         if self.is_first:
             self.thread.join()
@@ -272,14 +272,14 @@ class DirectoryLock:
         self.directory.mkdir(parents=True, exist_ok=True)
         if self.path.is_dir():
             raise InputError(f"{self.path}: a directory where the run's lock goes: remove it")
-        found, deadline = self.read(), time.monotonic() + LEASE  # the clocks of two hosts are not compared
-        is_local = self.host in found and os.path.exists("/proc/self")
-        is_gone = is_local and not os.path.exists(f"/proc/{found.split()[1]}")
+        holder, deadline = self.read(), time.monotonic() + LEASE  # the clocks of two hosts are not compared
+        is_local = self.host in holder and os.path.exists("/proc/self")
+        is_gone = is_local and not os.path.exists(f"/proc/{holder.split()[1]}")
         while (text := self.read()) and not is_gone and time.monotonic() < deadline:
-            if text != found:
+            if text != holder:
                 self.check()
             time.sleep(0.1)
-        self.write(gone=found)
+        self.write(gone=holder)
         time.sleep(0.5)  # others that took it at the same moment have written by then: the last has it
         self.check()
         self.thread.start()
@@ -299,7 +299,7 @@ def check_lock(quick: bool = False) -> None:
 
     `quick` reads nothing while, by this host's clock, no other job can have it yet.
     """
-    for lock in DirectoryLock.held:
+    for lock in DirectoryLock.locks:
         if not quick or (lock.is_first and time.monotonic() - lock.renewed > LEASE - 2 * RENEWAL):
             lock.check()
 

@@ -55,12 +55,12 @@ def split_mixture(data: str) -> list[tuple[float, str]]:
     """Returns the weight and path of each source in "0.7:A,0.3:B", or of a single path."""
     parts = [part.partition(":") for part in re.split(r",(?=[^,:/]*:(?!//))", data)]
     try:
-        found = [(float(weight), path) for weight, _, path in parts]
+        weighted = [(float(weight), path) for weight, _, path in parts]
     except ValueError:  # a path
         return [(1.0, data)]
-    if not all(1e-6 <= weight <= 1e6 and path for weight, path in found):
+    if not all(1e-6 <= weight <= 1e6 and path for weight, path in weighted):
         raise InputError(f"data {data}: must be WEIGHT:PATH,WEIGHT:PATH, weights from 0.000001 to 1,000,000")
-    return found
+    return weighted
 
 
 def identity(tokenizer: AnyTokenizer) -> dict[str, Any]:
@@ -80,10 +80,10 @@ def special_texts(tokenizer: AnyTokenizer) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, names)) or "(?!)")
 
 
-def warn_of_special_tokens(data: str, which: str, found: collections.Counter[str]) -> None:
+def warn_of_special_tokens(data: str, which: str, special: collections.Counter[str]) -> None:
     """Warns of documents that hold the text of special tokens, which was likely meant as tokens."""
-    if found:
-        most = ", ".join(f"{name} in {count}" for name, count in found.most_common(3))
+    if special:
+        most = ", ".join(f"{name} in {count}" for name, count in special.most_common(3))
         problem = f"of {which} documents: {most}; there they are text: --special-tokens makes them tokens"
         print(f"warning: data {data}: special tokens in documents: {problem}", file=sys.stderr)
 
@@ -98,8 +98,8 @@ def read_description(data: str) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        found = json.loads(path.read_text())
-        return found | {"shards": {name: int(count) for name, count in found["shards"].items()}}
+        description = json.loads(path.read_text())
+        return description | {"shards": {name: int(count) for name, count in description["shards"].items()}}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: is damaged: {error!r}: prepare the data again, in a new folder") from None
 
@@ -165,9 +165,9 @@ def is_cut(config: Config, size: int, source: str) -> bool:
     if config.long_chats == "refuse":
         problem = f"a chat of {size:,} tokens, more than --sequence-length {config.sequence_length:,}"
         raise InputError(f"{source}: {problem}: raise that, or give other --long-chats")
-    found = config.long_chats == "truncate"
-    tell_of(f"longer than a sequence, {'whose ends are cut off' if found else 'which are left out'}", source)
-    return found
+    is_cut_off = config.long_chats == "truncate"
+    tell_of(f"longer than a sequence, {'whose ends are cut off' if is_cut_off else 'which are left out'}", source)
+    return is_cut_off
 
 
 def weighted_pieces(config: Config, tokens: np.ndarray, parts: list[slice], source: str) -> list[dict[str, np.ndarray]]:
@@ -182,8 +182,8 @@ def weighted_pieces(config: Config, tokens: np.ndarray, parts: list[slice], sour
             tell_of("without a token that has a loss", source)
     # the weight of a target is that of the token that is predicted
     values = {"tokens": token[:-1], "targets": token[1:], "weights": weight[1:]}
-    found = ({name: value[part] for name, value in values.items()} for part in parts)
-    return [piece for piece in found if piece["weights"].any()]
+    pieces = ({name: value[part] for name, value in values.items()} for part in parts)
+    return [piece for piece in pieces if piece["weights"].any()]
 
 
 def are_chats(documents: grain.MapDataset) -> bool:
@@ -193,16 +193,16 @@ def are_chats(documents: grain.MapDataset) -> bool:
 
 def are_pairs(config: Config, tokens: np.ndarray, path: str) -> bool:
     """Returns whether a document is a pair. Raises InputError if --objective is not for what it is."""
-    found = tokens.dtype == PAIR
-    if found != (config.objective in PREFERENCES):
-        problem = f"holds {'pairs' if found else 'no pairs of chosen and rejected answers'}"
-        advice = f"train with --objective {' or '.join(PREFERENCES) if found else 'next_token'}"
+    is_pair = tokens.dtype == PAIR
+    if is_pair != (config.objective in PREFERENCES):
+        problem = f"holds {'pairs' if is_pair else 'no pairs of chosen and rejected answers'}"
+        advice = f"train with --objective {' or '.join(PREFERENCES) if is_pair else 'next_token'}"
         raise InputError(f"data {path}: {problem}, not for {config.objective}: give other data, or {advice}")
     if config.objective in WITH_REFERENCE and np.isnan(tokens["reference"]).any():
         command = f"python -m {__package__}.reference --checkpoint-dir DIR --data PREPARED --out OUT"
         problem = f"has no log-likelihoods of a reference, which --objective {config.objective} compares with"
         raise InputError(f"data {path}: {problem}: write them by `{command}`, and give --data OUT")
-    return found
+    return is_pair
 
 
 def pair_pieces(config: Config, pair: np.ndarray, source: str) -> list[dict[str, np.ndarray]]:
@@ -243,7 +243,7 @@ def own_batches(config: Config, rows: list[int]) -> list[dict[str, np.ndarray]]:
         packed = list(pool.map(pack, rows))
     # as many in each process, which does not know the rows of others
     count = config.eval_batches if jax.process_count() > 1 else max(map(len, packed))
-    filled = [[*found, *[padding] * (count - len(found))] for found in packed]
+    filled = [[*batch, *[padding] * (count - len(batch))] for batch in packed]
     return [{name: np.stack([row[i][name] for row in filled]) for name in padding} for i in range(count)]
 
 
@@ -332,18 +332,18 @@ def open_pieces(config: Config, path: str, tokenizer: AnyTokenizer, split: str) 
         texts, counts = open_documents(path, config.text_field)
         documents = texts.map(chats)
     count, length, empty = len(documents), config.sequence_length, len(tokenizer.prefix) + 1
-    wanted = 0 if config.eval_data else min(10_000, math.ceil(config.eval_share * count))
-    near = min(itertools.accumulate(reversed(counts)), key=lambda n: abs(n - wanted), default=0)  # in the last files
-    held_out = near if wanted <= 2 * near <= 3 * wanted and near < count else wanted
+    target = 0 if config.eval_data else min(10_000, math.ceil(config.eval_share * count))
+    near = min(itertools.accumulate(reversed(counts)), key=lambda n: abs(n - target), default=0)  # in the last files
+    held_out = near if target <= 2 * near <= 3 * target and near < count else target
 
     def pieces(i: int) -> list[dict[str, np.ndarray]]:  # that fit a sequence; none of an empty text
         tokens = documents[i]
         parts = [slice(start, start + length) for start in range(0, len(tokens) - 1, length) if len(tokens) > empty]
         if are_pairs(config, tokens, path):
-            found = pair_pieces(config, tokens, f"document {i} of data {path} ({split})")
+            cut_pieces = pair_pieces(config, tokens, f"document {i} of data {path} ({split})")
         else:
-            found = weighted_pieces(config, tokens, parts, f"document {i} of data {path} ({split})")
-        return found
+            cut_pieces = weighted_pieces(config, tokens, parts, f"document {i} of data {path} ({split})")
+        return cut_pieces
 
     first, last = (count - held_out, count) if split == "eval" and not config.eval_data else (0, count - held_out)
     source = grain.MapDataset.range(first, last).map(pieces)
@@ -353,8 +353,8 @@ def open_pieces(config: Config, path: str, tokenizer: AnyTokenizer, split: str) 
         raise InputError(f"data {path}: {problem}: give more, a text of over {TEXT_BYTES} bytes, or --eval-share 0")
     if split == "train":
         names = special_texts(tokenizer)
-        found = collections.Counter(name for text in texts[:100] for name in set(names.findall(text)))
-        warn_of_special_tokens(path, "the first 100", found)
+        special = collections.Counter(name for text in texts[:100] for name in set(names.findall(text)))
+        warn_of_special_tokens(path, "the first 100", special)
     return source
 
 
@@ -385,8 +385,8 @@ class Batches(Iterator[dict[str, np.ndarray]]):
         """Takes the `sharding` of the arrays [batch_size, T]."""
         self.config, self.sharding = config, sharding
         shape = config.batch_size, config.sequence_length
-        own = [index[0] for index in sharding.addressable_devices_indices_map(shape).values()]
-        self.rows = sorted({row for rows in own for row in range(config.batch_size)[rows]})
+        slices = [index[0] for index in sharding.addressable_devices_indices_map(shape).values()]
+        self.rows = sorted({row for rows in slices for row in range(config.batch_size)[rows]})
         tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
         self.documents = zlib.crc32(json.dumps([fingerprint(config.data), identity(tokenizer)]).encode())
         sources = [(path, read_description(path)) for _, path in split_mixture(config.data)]
@@ -405,8 +405,8 @@ class Batches(Iterator[dict[str, np.ndarray]]):
 
     def __next__(self) -> dict[str, np.ndarray]:
         packed = list(itertools.islice(self.sequences, self.config.batch_size))
-        own = [join_pieces(packed[row], self.config.sequence_length) for row in self.rows]
-        return {name: np.stack([sequence[name] for sequence in own]) for name in own[0]}
+        sequences = [join_pieces(packed[row], self.config.sequence_length) for row in self.rows]
+        return {name: np.stack([sequence[name] for sequence in sequences]) for name in sequences[0]}
 
     def epoch(self) -> float:
         """Returns how often the documents have come; not those of which a piece waits."""
@@ -417,9 +417,9 @@ class Batches(Iterator[dict[str, np.ndarray]]):
         """Returns global arrays [batch_size, T], made of the rows that each process yields."""
         arrays = {}
         for name, rows in batch.items():
-            whole = np.zeros((self.config.batch_size, self.config.sequence_length), rows.dtype)
-            whole[self.rows] = rows  # the others, of other processes, are not read
-            arrays[name] = jax.make_array_from_callback(whole.shape, self.sharding, whole.__getitem__)
+            values = np.zeros((self.config.batch_size, self.config.sequence_length), rows.dtype)
+            values[self.rows] = rows  # the others, of other processes, are not read
+            arrays[name] = jax.make_array_from_callback(values.shape, self.sharding, values.__getitem__)
         return arrays
 
     def get_state(self) -> dict[str, Any]:
@@ -470,8 +470,10 @@ def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct
 def evaluation_batches(config: Config) -> Iterator[dict[str, np.ndarray]]:
     """Yields the batches of "eval"; the last one is padded."""
     sequences = Sequences(open_source(config, "eval").map(lambda pieces: (False, pieces)), config.sequence_length)
-    while found := [join_pieces(x, config.sequence_length) for x in itertools.islice(sequences, config.batch_size)]:
-        yield grain.experimental.batch_and_pad(found, batch_size=config.batch_size)
+    while sequences_of_batch := [
+        join_pieces(x, config.sequence_length) for x in itertools.islice(sequences, config.batch_size)
+    ]:
+        yield grain.experimental.batch_and_pad(sequences_of_batch, batch_size=config.batch_size)
 
 
 def held_out_batches(config: Config, rows: list[int]) -> list[dict[str, np.ndarray]]:
@@ -524,7 +526,7 @@ def write_shard(
     and, by special token, of its documents that hold the text of that token.
     """
     (documents, left_out, _), tokenizer = last_opened(files, field), load_tokenizer(name, special)
-    dtype, names, found = token_type(tokenizer), special_texts(tokenizer), collections.Counter[str]()
+    dtype, names, special_counts = token_type(tokenizer), special_texts(tokenizer), collections.Counter[str]()
     numbers = range(len(documents) * part // parts, len(documents) * (part + 1) // parts)
     rules = (read_description(str(path.parent)) or {}).get("chat")
     chats = Chats(tokenizer, name, rules["loss_on"]) if rules else None
@@ -533,7 +535,7 @@ def write_shard(
     try:
         with contextlib.closing(ArrayRecordWriter(str(half), "group_size:1")) as writer:
             for text in (documents[i] for i in numbers):
-                found.update(set(names.findall(text)))
+                special_counts.update(set(names.findall(text)))
                 if is_pair(text) != pairs:
                     raise InputError("pairs and other documents are in one source: prepare each by itself")
                 if text.startswith(CHAT_MARK) != (chats is not None):
@@ -550,12 +552,12 @@ def write_shard(
         raise OSError(f"{path}: {error}") from None
     finally:
         half.unlink(missing_ok=True)
-    return len(numbers), 0 if part else left_out, found
+    return len(numbers), 0 if part else left_out, special_counts
 
 
-def name_shard(files: list[tuple[str, int, int]], part: int, parts: int, wanted: dict[str, Any]) -> str:
+def name_shard(files: list[tuple[str, int, int]], part: int, parts: int, rules: dict[str, Any]) -> str:
     """Names a shard by a hash of its files (path, size, modification time), its part of them, and what is wanted."""
-    return f"tokens-{hashlib.blake2b(repr((files, part, parts, wanted)).encode(), digest_size=8).hexdigest()}"
+    return f"tokens-{hashlib.blake2b(repr((files, part, parts, rules)).encode(), digest_size=8).hexdigest()}"
 
 
 def give_name(half: Path, path: Path) -> None:
@@ -621,25 +623,25 @@ def prepare(
     if inside or any(folder in file.resolve().parents for file in files):
         raise InputError(f"{out}: must not be in {source}, nor that in it: give another folder")
     stats = {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
-    wanted = {"source": source, "text_field": text_field}
-    wanted |= {"tokenizer": identity(load_tokenizer(tokenizer, special_tokens))}
+    rules = {"source": source, "text_field": text_field}
+    rules |= {"tokenizer": identity(load_tokenizer(tokenizer, special_tokens))}
     if are_chats(open_files(files[:1], text_field)[0]):
-        wanted |= {"chat": Chats(load_tokenizer(tokenizer, special_tokens), tokenizer, loss_on).rules()}
+        rules |= {"chat": Chats(load_tokenizer(tokenizer, special_tokens), tokenizer, loss_on).rules()}
     if any(map(is_pair, open_files(files[:1], text_field)[0][:1])):
-        wanted |= {"pairs": True}
+        rules |= {"pairs": True}
     shards = plan_shards(files, [size for size, _ in stats.values()])
-    plan = {name_shard([(str(x), *stats[x]) for x in group], *part, wanted): (group, *part) for group, *part in shards}
+    plan = {name_shard([(str(x), *stats[x]) for x in group], *part, rules): (group, *part) for group, *part in shards}
     is_used = folder.exists() and not all(x.name.startswith("prepared.json") for x in folder.iterdir())
     there = read_description(out)  # after that: another task may begin it right now
     if not there and is_used:
         raise InputError(f"{out}: already exists: give a new folder")
     # an incomplete folder may resume after files were repaired
-    if there and (there | wanted != there or (there["shards"] and there["shards"].keys() != plan.keys())):
+    if there and (there | rules != there or (there["shards"] and there["shards"].keys() != plan.keys())):
         raise InputError(f"{out}: was prepared from other files, or for another tokenizer: give a new folder")
 
     def describe(shards: dict[str, int]) -> None:
         half = folder / f"prepared.json.half-{secrets.token_hex(4)}"
-        half.write_text(json.dumps(wanted | {"shards": shards}))
+        half.write_text(json.dumps(rules | {"shards": shards}))
         give_name(half, folder / "prepared.json")
 
     def count(name: str) -> int | None:
@@ -695,14 +697,14 @@ def prepare(
     if left_out:
         print(f"{left_out:,} rows without a text (null) are left out")
     if tasks > 1:
-        found = {name: count(name) for name in plan}
-        if None in found.values():
+        by_task = {name: count(name) for name in plan}
+        if None in by_task.values():
             check_others()
-            missing = [(tasks * (i + 1) - 1) // len(plan) for i, name in enumerate(plan) if found[name] is None]
+            missing = [(tasks * (i + 1) - 1) // len(plan) for i, name in enumerate(plan) if by_task[name] is None]
             left = f"{out} still lacks files of {len({*missing})} tasks, such as task {missing[0]}"
             print(f"task {task} of {tasks}: {len(counts)} files are complete; {left}")
             return
-        counts = found
+        counts = by_task
     loaded = load_tokenizer(tokenizer, special_tokens)
     tokens = open_prepared(str(folder), counts, token_type(loaded))
     if not any(len(tokens[i]) > len(loaded.prefix) + 1 for i in range(len(tokens))):

@@ -71,8 +71,8 @@ def chat_fields(fields: Collection[str], field: str, has_list: bool) -> list[str
 
 def text_or_chat(row: Any, field: str) -> Any:
     """Returns the text of a row, or the fields of a chat; None if it is null."""
-    found = row.get(field) if isinstance(row, dict) else None
-    has_list = isinstance(found, list) and all(isinstance(message, dict) for message in found)
+    value = row.get(field) if isinstance(row, dict) else None
+    has_list = isinstance(value, list) and all(isinstance(message, dict) for message in value)
     names = chat_fields(row, field, has_list) if isinstance(row, dict) else []
     if not names:
         return row[field]
@@ -169,8 +169,8 @@ class Content:
         return self.unpacked or open_file(self.path)
 
     def read(self, start: int, stop: int) -> bytes:
-        held = self.opened()  # as another thread may evict it from the cache
-        content = os.pread(held.fileno(), stop - start, start)
+        file = self.opened()  # as another thread may evict it from the cache
+        content = os.pread(file.fileno(), stop - start, start)
         if len(content) < stop - start:
             size = start + len(content)
             raise InputError(f"{self.path}: has been cut to {size} bytes since the run began: start again")
@@ -311,8 +311,8 @@ def open_json(content: Content, field: str) -> Documents:
     if not content.read(0, min(content.size, 4096)).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
         return open_jsonl(content, field)
     try:
-        found = json.loads(content.read(0, content.size))
-        rows = [row if isinstance(row, str) else text_or_chat(row, field) for row in found]
+        content_rows = json.loads(content.read(0, content.size))
+        rows = [row if isinstance(row, str) else text_or_chat(row, field) for row in content_rows]
     except (ValueError, RecursionError, KeyError, TypeError) as error:
         problem = f"{content.path}: must be a list of objects with a field {field}: {type(error).__name__}: {error}"
         raise InputError(f"{problem}: fix it, leave it out, or give another --text-field") from None
@@ -440,13 +440,13 @@ def files_of_rows(files: list[Path]) -> list[Path]:
     abouts, rows = [], {}  # folder -> names of its files
     for file in (file for file in files if file.name in ("dataset_dict.json", "state.json")):
         try:
-            found = json.loads(file.read_text())
-            if splits := found.get("splits"):
+            description = json.loads(file.read_text())
+            if splits := description.get("splits"):
                 abouts.append(file)
                 if len(splits) > 1:
                     problem = f"has the splits {', '.join(splits)}"
                     raise InputError(f"data {file.parent}: {problem}: give the folder of one of them")
-            if parts := found.get("_data_files"):
+            if parts := description.get("_data_files"):
                 rows[file.parent] = {part["filename"] for part in parts}
         except (ValueError, TypeError, KeyError, AttributeError):
             continue  # another program's: read like any other file
@@ -500,12 +500,12 @@ def find_files(data: str) -> list[Path]:
     path = Path(os.path.expanduser(data)) if data else Path(sysconfig.get_path("stdlib"))
     if not data:
         other = {"site-packages", "dist-packages", "test", "tests", "idle_test"}
-        found = (file for file in path.rglob("*.py") if other.isdisjoint(file.relative_to(path).parts))
+        paths = (file for file in path.rglob("*.py") if other.isdisjoint(file.relative_to(path).parts))
     elif path.is_dir():
-        found = (file for file in path.rglob("*") if "/." not in f"/{file.relative_to(path).as_posix()}")
+        paths = (file for file in path.rglob("*") if "/." not in f"/{file.relative_to(path).as_posix()}")
     else:
-        found = map(Path, [path] if path.exists() else glob.glob(str(path), recursive=True))
-    files = sorted(file for file in found if not file.is_dir())
+        paths = map(Path, [path] if path.exists() else glob.glob(str(path), recursive=True))
+    files = sorted(file for file in paths if not file.is_dir())
     if odd := [file for file in files if not file.is_file()]:
         raise InputError(f"data {odd[0]}: is not a file, or is a broken link: fix it, or remove it")
     files = files_of_rows(files)

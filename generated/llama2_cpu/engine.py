@@ -29,7 +29,7 @@ from .errors import InputError, field_problems
 from .model import Decoder
 from .pages import Cache, PagePool, Pages, block_table_widths, empty_pages, layers_in_pool, page_digest
 from .parallel import shard
-from .serve_processes import lead_or_follow, on_each_device, tell
+from .serve_processes import lead_or_follow, on_each_device, send_call
 from .settings import EngineSettings, SamplingParams
 
 
@@ -122,14 +122,14 @@ class Request:
 
     def add(self, tokens: list[int], logprobs: list[float], tops: list[dict[int, float]]) -> str | None:
         """Appends the tokens of a step, up to one that ends the sequence; returns how it ended, or None."""
-        found = [place for place, token in enumerate(tokens) if token in self.ends]
-        count = found[0] + 1 if found else len(tokens)
+        ends = [place for place, token in enumerate(tokens) if token in self.ends]
+        count = ends[0] + 1 if ends else len(tokens)
         self.tokens += tokens[:count]
         self.logprobs += logprobs[:count]
         self.top_logprobs += tops[:count]
         self.computed, self.length = self.computed + count - 1, self.length + count - 1  # both count the first already
         full = len(self.tokens) == self.sampling.max_tokens
-        return "stop" if found else "length" if full else None
+        return "stop" if ends else "length" if full else None
 
 
 def unstack(model: Decoder) -> None:
@@ -303,7 +303,7 @@ class StepInFlight(NamedTuple):
     output: StepOutput
     requests: list[Request]
     step: StepInput
-    whole: bool  # whether it scores all tokens
+    score_all: bool  # whether it scores all tokens
 
 
 def likeliest_tokens(top: Sequence[np.ndarray], row: int, count: int) -> list[dict[int, float]]:
@@ -332,7 +332,7 @@ def write(key: Array, value: Array, cache: Cache, step: StepInput, length: int) 
     return pages.key, pages.value
 
 
-@functools.partial(jax.jit, static_argnames=("length", "whole"), donate_argnames="slots")
+@functools.partial(jax.jit, static_argnames=("length", "score_all"), donate_argnames="slots")
 def run(
     model: Decoder,
     key: Array,
@@ -341,13 +341,13 @@ def run(
     layers: Cache,
     step: StepInput,
     length: int,
-    whole: bool,
+    score_all: bool,
 ) -> tuple[StepOutput, Cache, Slots]:
     """Runs up to `length` (T) tokens of each sequence through the model, and samples the next token.
 
     Args:
         key, value: the pool of pages.
-        whole: whether to score what follows every token, rather than the last one alone.
+        score_all: whether to score what follows every token, rather than the last one alone.
     """
     model = stack(model)
     choose_adapters(model, step.sampling.adapter)
@@ -359,7 +359,7 @@ def run(
     tokens = jnp.where(positions < 0, 0, sequences[step.slots[:, None], positions])
     x, cache = hidden(model, tokens, positions, Pages(key, value, step.block_tables), layers)  # [B, T, D]
     lengths = step.starts + step.counts  # [B]
-    if not whole:
+    if not score_all:
         last = jnp.maximum(step.counts - 1, 0)[:, None]
         x = jnp.take_along_axis(x, last[:, :, None], axis=1)  # [B, 1, D]
         positions = lengths[:, None] - 1  # [B, 1]
@@ -401,10 +401,10 @@ class InputBatch:
         self.top = np.zeros(slots + 1, bool)  # whether a sequence asks for the likeliest tokens
         self.sampling = default_sampling_metadata(slots + 1)
 
-    def add(self, request: Request, own: dict[str, int]) -> None:
-        """Writes the row of a request that has a slot and pages now; `own` are columns that its sampling has not."""
+    def add(self, request: Request, values: dict[str, int]) -> None:
+        """Writes the row of a request that has a slot and pages now; `values` are columns that its sampling has not."""
         for name, column in self.sampling._asdict().items():
-            column[request.slot] = own[name] if name in own else getattr(request.sampling, name)
+            column[request.slot] = values[name] if name in values else getattr(request.sampling, name)
         self.top[request.slot] = request.sampling.logprobs > 0
         self.block_tables[request.slot] = 0
         self.set_pages(request)
@@ -431,9 +431,9 @@ def pages_that_fit(most: int, config: Config, settings: EngineSettings, mesh: Me
     if not stats:
         return most
     with computing(mesh):
-        some = jax.jit(lambda: empty_pages(config, 64, settings.page_size, settings.int8_kv_cache)).lower().compile()
+        pool = jax.jit(lambda: empty_pages(config, 64, settings.page_size, settings.int8_kv_cache)).lower().compile()
     left = 0.9 * stats["bytes_limit"] - stats["bytes_in_use"]
-    fitting = int(64 * left / some.memory_analysis().output_size_in_bytes) - 1  # one is never read
+    fitting = int(64 * left / pool.memory_analysis().output_size_in_bytes) - 1  # one is never read
     if fitting < 1:
         remedy = "raise --mesh-tensor"
         remedy += ", or give --int8"
@@ -458,9 +458,10 @@ class Device:
         rows, size, chunk = settings.max_sequences, settings.page_size, min(settings.chunk, longest)
         model = jax.tree.map(lambda x: x, model)  # its owner's stays stacked
         unstack(model)
-        self.model, self.settings, self.laid_over = model, settings, mesh
+        self.model, self.settings = model, settings
+        self.mesh = mesh
         self.layers = layers_in_pool(config, pages)
-        with computing(self.laid_over):
+        with computing(self.mesh):
             self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size, settings.int8_kv_cache))()
             none = Biases(*(np.zeros((rows + 1, BIASES), kind) for kind in (np.int32, np.float32, np.int32)))
             slots = Slots(np.zeros((rows + 1, longest + 2), np.int32), none)
@@ -483,17 +484,17 @@ class Device:
         for width in self.shapes.widths:
             cached = f"{width * self.settings.page_size} cached"
             for rows, length, how in steps:
-                yield self.nothing(rows, width), length, bool(how), f"{rows} x {length} tokens{how}, {cached}"
+                yield self.dummy_step(rows, width), length, bool(how), f"{rows} x {length} tokens{how}, {cached}"
             if G := self.settings.draft_tokens:
                 for B in self.shapes.rows:
-                    drafted = self.nothing(B, width)._replace(draft_tokens=np.zeros((B, G), np.int32))
+                    drafted = self.dummy_step(B, width)._replace(draft_tokens=np.zeros((B, G), np.int32))
                     yield drafted, 1 + G, True, f"{B} x {1 + G} tokens, {G} of them drafts, {cached}"
 
     def warm_up(self) -> Iterator[str]:
         """Compiles every shape of step, and yields a description of each."""
         self.write(self.settings.max_sequences, [], [])
-        for step, length, whole, text in self.steps():
-            jax.block_until_ready(self.run(step, length, whole))
+        for step, length, score_all, text in self.steps():
+            jax.block_until_ready(self.run(step, length, score_all))
             yield text
 
     def rows_for(self, sequences: int) -> int:
@@ -513,26 +514,26 @@ class Device:
 
     def write(self, slot: int, sequence: list[int], biases: list[tuple[int, float, int]]) -> None:
         """Writes the tokens and logit biases of a slot; each step says how many of them there are."""
-        tell(self.followers, "write", slot, sequence, biases)
+        send_call(self.followers, "write", slot, sequence, biases)
         row = jax.tree.map(lambda x: np.zeros(x.shape[1], x.dtype), self.slots)
         row.sequences[: len(sequence)] = sequence
         for place, column in enumerate(zip(*biases, strict=True)):
             row.biases[place][: len(biases)] = column
-        with computing(self.laid_over):
+        with computing(self.mesh):
             self.slots = write_slot(self.slots, slot, row)
 
-    def nothing(self, rows: int, pages: int) -> StepInput:
+    def dummy_step(self, rows: int, pages: int) -> StepInput:
         """Returns the input of a step that does nothing, with block tables for so many pages of each sequence."""
         slots, zeros = np.full(rows, self.settings.max_sequences, np.int32), np.zeros(rows, np.int32)
         block_tables, sampling = np.zeros((rows, self.width_for(pages)), np.int32), default_sampling_metadata(rows)
         return StepInput(slots, zeros, zeros.copy(), zeros > 0, block_tables, np.array(False), sampling)
 
-    def run(self, step: StepInput, length: int, whole: bool) -> StepOutput:
+    def run(self, step: StepInput, length: int, score_all: bool) -> StepOutput:
         """Starts a step, without waiting for it."""
-        tell(self.followers, "run", step, length, whole)
+        send_call(self.followers, "run", step, length, score_all)
         key, value = self.key, self.value
-        with computing(self.laid_over):
-            output, cache, self.slots = run(self.model, key, value, self.slots, self.layers, step, length, whole)
+        with computing(self.mesh):
+            output, cache, self.slots = run(self.model, key, value, self.slots, self.layers, step, length, score_all)
             self.key, self.value = write(key, value, cache, step, length)
         return output
 
@@ -571,7 +572,7 @@ class Engine:
         self.in_flight: list[StepInFlight] = []
         self.changed: dict[Request, None] = {}  # since the last call of `step`
         self.prefix_hits = self.prefix_queries = 0  # prompt tokens: found in the cache; all
-        self.device.followers = lead_or_follow(self.device.laid_over, self.device.run, self.device.write)
+        self.device.followers = lead_or_follow(self.device.mesh, self.device.run, self.device.write)
 
     @property
     def pages(self) -> int:
@@ -672,9 +673,9 @@ class Engine:
             self.running[request] = None
             request.slot, request.status = self.free_slots.pop(), RequestStatus.PREFILL
             self.prefix_queries += len(sequence)
-            own = {"prompt": len(request.prompt), "biases": len(request.biases)}
-            own["adapter"] = self.adapters.index(request.sampling.adapter)
-            self.batch.add(request, own)
+            values = {"prompt": len(request.prompt), "biases": len(request.biases)}
+            values["adapter"] = self.adapters.index(request.sampling.adapter)
+            self.batch.add(request, values)
             self.grow(request, len(sequence))
             self.device.write(request.slot, sequence, request.biases)
 
@@ -745,10 +746,10 @@ class Engine:
             self.grow(request, request.length + len(request.drafts))
         speculative = [request for request in batch if request.drafts]
         batch = [request for request in batch if not request.drafts]
-        steps = [self.start(self.device.rows_for(len(batch)), 1, batch, whole=False)] if batch else []
+        steps = [self.start(self.device.rows_for(len(batch)), 1, batch, score_all=False)] if batch else []
         if speculative:
             rows = self.device.rows_for(len(speculative))
-            steps.append(self.start(rows, 1 + self.settings.draft_tokens, speculative, whole=True))
+            steps.append(self.start(rows, 1 + self.settings.draft_tokens, speculative, score_all=True))
         return steps
 
     def prefill(self) -> list[StepInFlight]:
@@ -766,12 +767,12 @@ class Engine:
         scored = [request.sampling.prompt_logprobs and not request.tokens for request in requests]
         lengths = [self.device.chunk_length(request.length - request.computed) for request in requests]
         kinds = list(zip(lengths, scored, strict=True))
-        length, whole = kinds[0]
+        length, score_all = kinds[0]
         most = self.device.shapes.chunks[length]
         batch = [request for request, kind in zip(requests, kinds, strict=True) if kind == kinds[0]][:most]
-        return [self.start(most if whole or len(batch) > 1 else 1, length, batch, whole)]
+        return [self.start(most if score_all or len(batch) > 1 else 1, length, batch, score_all)]
 
-    def start(self, rows: int, length: int, requests: list[Request], whole: bool) -> StepInFlight:
+    def start(self, rows: int, length: int, requests: list[Request], score_all: bool) -> StepInFlight:
         """Starts a step of requests for up to `length` tokens of each."""
         step = self.batch.step(requests, rows, self.device.width_for(max(len(x.pages) for x in requests)))
         if requests[0].drafts:
@@ -788,7 +789,7 @@ class Engine:
             if request.computed == request.length:
                 step.samples[row], request.status = True, RequestStatus.DECODE
                 request.length += 1
-        return StepInFlight(self.device.run(step, length, whole), requests, step, whole)
+        return StepInFlight(self.device.run(step, length, score_all), requests, step, score_all)
 
     def register_pages(self, request: Request) -> None:
         """Lets other requests share its full pages, even if a step in flight is still to write them."""
@@ -801,14 +802,14 @@ class Engine:
     def collect(self) -> None:
         """Waits for the steps in flight, and adds their output to their requests."""
         in_flight, self.in_flight = self.in_flight, []
-        for output, requests, step, whole in in_flight:
+        for output, requests, step, score_all in in_flight:
             scores, tokens = (x.tolist() for x in jax.device_get((output.scores, output.tokens)))
             top = jax.device_get((output.top_tokens, output.top_logprobs)) if step.top else ()
             for row, request in enumerate(requests):
                 if request.finish:
                     continue  # since the step was started
                 tops = likeliest_tokens(top, row, request.sampling.logprobs) or [{} for _ in tokens[row]]
-                first = int(step.counts[row] - step.samples[row]) if whole else 0  # those of a prompt come before
+                first = int(step.counts[row] - step.samples[row]) if score_all else 0  # those of a prompt come before
                 end = first + 1
                 if step.draft_tokens is not None:
                     drafted = step.draft_tokens[row, : step.counts[row] - 1].tolist()

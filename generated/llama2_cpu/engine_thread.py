@@ -34,10 +34,10 @@ def begin_with_few(device: Device) -> Iterator[str]:
         device.shapes = StepShapes(rows, {longest: shapes.chunks[longest]}, shapes.widths[-1:])
 
     def compile_all() -> Iterator[str]:
-        for step, length, whole, text in steps:
-            with computing(device.laid_over):
+        for step, length, score_all, text in steps:
+            with computing(device.mesh):
                 lowered = run.lower(
-                    device.model, device.key, device.value, device.slots, device.layers, step, length, whole
+                    device.model, device.key, device.value, device.slots, device.layers, step, length, score_all
                 )
                 lowered.compile()  # for later calls of `run`
                 write.lower(device.key, device.value, lowered.out_info[1], step, length).compile()

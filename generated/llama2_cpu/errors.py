@@ -77,18 +77,18 @@ def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> 
             least, most = (1, 2**31 - 1) if int in (kind, type(value)) else (1e-30, 1e30)  # of 32 bits
             least, most = bounds.get(field.name, (0 if field.default == 0 else least, most))
             allowed = type(value) in (int, kind) and least <= value <= most
-            wanted = f"{'an integer' if kind is int else 'a number'} from {least:,} to {most:,}"
+            requirement = f"{'an integer' if kind is int else 'a number'} from {least:,} to {most:,}"
         elif choices := (False, True) if kind is bool else typing.get_args(kind):
-            allowed, wanted = value in choices, f"one of {choices}"
+            allowed, requirement = value in choices, f"one of {choices}"
         else:
-            allowed, wanted = type(value) is str and value.isprintable(), "printable text"
+            allowed, requirement = type(value) is str and value.isprintable(), "printable text"
         if typing.get_origin(field.type) in (dict, tuple):
             allowed = True  # whatever is in it: the engine checks that
         elif field.type == int | None:
             allowed = value is None or (type(value) is int and 0 <= value < 2**32)
-            wanted = f"an integer from 0 to {2**32 - 1:,}, or None"
+            requirement = f"an integer from 0 to {2**32 - 1:,}, or None"
         if not allowed:
-            problems.append(f"--{field.name.replace('_', '-')} {value}: must be {wanted}")
+            problems.append(f"--{field.name.replace('_', '-')} {value}: must be {requirement}")
     return problems
 
 
@@ -116,8 +116,8 @@ def check_config(config: Config, source: str = "") -> None:
         if config.gradient_dtype == "bfloat16" and config.dtype == "float32":
             problems.append("--gradient-dtype bfloat16: would round the parameters: give --dtype bfloat16 as well")
         if config.eval_tasks and config.eval_tasks_every % config.eval_every:
-            wanted = f"must be a multiple of --eval-every, {config.eval_every}"
-            problems.append(f"--eval-tasks-every {config.eval_tasks_every}: {wanted}")
+            rule = f"must be a multiple of --eval-every, {config.eval_every}"
+            problems.append(f"--eval-tasks-every {config.eval_tasks_every}: {rule}")
         if config.objective == "grpo" and config.batch_size * config.batches_per_rollout % config.group_size:
             problems.append("--group-size: must divide batch_size x batches_per_rollout, the completions of a rollout")
     if problems:

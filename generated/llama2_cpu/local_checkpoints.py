@@ -28,8 +28,8 @@ from .parallel import named_arrays
 def gather_json(value: Any) -> list[Any]:
     """Returns the values of all processes."""
     text = json.dumps(value).encode()
-    found = multihost_utils.process_allgather(np.frombuffer(text.ljust(agree(len(text))), np.uint8))
-    return [json.loads(bytes(x)) for x in found.reshape(jax.process_count(), -1)]
+    texts = multihost_utils.process_allgather(np.frombuffer(text.ljust(agree(len(text))), np.uint8))
+    return [json.loads(bytes(x)) for x in texts.reshape(jax.process_count(), -1)]
 
 
 def shapes(arrays: dict[str, Any]) -> dict[str, str]:

@@ -45,7 +45,7 @@ class Stops:
 
     def __init__(self, stops: list[StopString]):
         self.stops, self.lengths = stops, [0] * len(stops)  # of the prefix of each that the text ends with
-        self.held, self.found = "", False
+        self.buffered, self.matched = "", False
 
     def add(self, new: str) -> str:
         """Adds new text, and returns the text that is now final."""
@@ -54,11 +54,11 @@ class Stops:
             for place, letter in enumerate(new):
                 self.lengths[i] = stop.follow(self.lengths[i], letter)
                 if self.lengths[i] == len(stop.text):
-                    starts.append(len(self.held) + place + 1 - len(stop.text))
+                    starts.append(len(self.buffered) + place + 1 - len(stop.text))
                     break
-        self.held, self.found = self.held + new, bool(starts)
-        certain = min(starts) if starts else len(self.held) - max(self.lengths, default=0)
-        text, self.held = self.held[:certain], "" if starts else self.held[certain:]
+        self.buffered, self.matched = self.buffered + new, bool(starts)
+        certain = min(starts) if starts else len(self.buffered) - max(self.lengths, default=0)
+        text, self.buffered = self.buffered[:certain], "" if starts else self.buffered[certain:]
         return text
 
 
@@ -97,7 +97,7 @@ class Choice:
         self.request, self.tokenizer, self.stops = request, tokenizer, Stops(stops)
         self.text = Detokenizer(tokenizer, request.prompt)
         self.offsets: list[int] = []  # characters before each token
-        self.length = self.told = 0  # characters and tokens returned so far
+        self.length = self.returned = 0  # characters and tokens returned so far
         self.finish: str | None = None
         self.tool_calls: ToolCalls | None = None  # set where its text may have some
 
@@ -121,22 +121,22 @@ class Choice:
         """Returns what is new once there are `count` tokens; a token waits until its text is final."""
         piece, request = Piece(first=not self.offsets), self.request
         for token in request.tokens[len(self.offsets) : count]:
-            self.offsets.append(self.length + len(piece.text) + len(self.stops.held))
+            self.offsets.append(self.length + len(piece.text) + len(self.stops.buffered))
             new = self.text.add(token)
             piece.text += self.stops.add(new) if len(self.offsets) > request.sampling.min_tokens else new
-            if self.stops.found:
+            if self.stops.matched:
                 break
-        if finish and not self.stops.found:
-            piece.text += self.stops.add(self.text.end()) + self.stops.held
+        if finish and not self.stops.matched:
+            piece.text += self.stops.add(self.text.end()) + self.stops.buffered
         self.length += len(piece.text)
-        piece.finish = self.finish = "stop" if self.stops.found else finish
-        whole = self.finish and not self.stops.found
-        until = len(self.offsets) if whole else bisect.bisect_left(self.offsets, self.length)
-        for i in range(self.told, until):
+        piece.finish = self.finish = "stop" if self.stops.matched else finish
+        is_complete = self.finish and not self.stops.matched
+        until = len(self.offsets) if is_complete else bisect.bisect_left(self.offsets, self.length)
+        for i in range(self.returned, until):
             token = request.tokens[i]
-            told = request.logprobs[i], request.top_logprobs[i], token_bytes(self.tokenizer, token)
-            piece.scores.append(TokenScore(token, self.offsets[i], *told))
-        self.told = until
+            scores = request.logprobs[i], request.top_logprobs[i], token_bytes(self.tokenizer, token)
+            piece.scores.append(TokenScore(token, self.offsets[i], *scores))
+        self.returned = until
         if self.tool_calls:
             first = self.tool_calls.count
             piece.text, functions = self.tool_calls.add(piece.text, is_end=bool(self.finish))
@@ -160,12 +160,12 @@ def completion_logprobs(scores: list[TokenScore], tokenizer: AnyTokenizer) -> di
     """Formats log-probabilities for /v1/completions, by text; a second token with the same text goes by its id."""
 
     def by_text(score: TokenScore) -> dict[str, float]:
-        found = {token_name(score.content): score.logprob}
+        logprobs = {token_name(score.content): score.logprob}
         for token in sorted(score.top, key=score.top.__getitem__, reverse=True):
             name = token_name(token_bytes(tokenizer, token))
             if token != score.token:
-                found[name if name not in found else f"token_id:{token}"] = score.top[token]
-        return found
+                logprobs[name if name not in logprobs else f"token_id:{token}"] = score.top[token]
+        return logprobs
 
     return {
         "tokens": [token_name(x.content) for x in scores],
@@ -184,8 +184,8 @@ def chat_logprobs(scores: list[TokenScore], tokenizer: AnyTokenizer) -> dict[str
     def others(score: TokenScore) -> list[dict[str, Any]]:
         return [entry(token_bytes(tokenizer, token), logprob) for token, logprob in score.top.items()]
 
-    found = [entry(x.content, x.logprob) | {"top_logprobs": others(x)} for x in scores]
-    return {"content": found, "refusal": None}
+    entries = [entry(x.content, x.logprob) | {"top_logprobs": others(x)} for x in scores]
+    return {"content": entries, "refusal": None}
 
 
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
@@ -300,8 +300,8 @@ class Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     def salt(self, key: str) -> bytes:
         """Returns the salt of a request's cached prefixes, from its API key, cache_salt and prompt_cache_key."""
-        given = key, self.cache_salt, self.prompt_cache_key
-        return hashlib.blake2b(msgspec.json.encode(given), digest_size=16).digest() if any(given) else b""
+        parts = key, self.cache_salt, self.prompt_cache_key
+        return hashlib.blake2b(msgspec.json.encode(parts), digest_size=16).digest() if any(parts) else b""
 
     @property
     def limit(self) -> int | None:
@@ -474,8 +474,13 @@ class Chat(Fields):
             names.setdefault("reasoning_effort", self.reasoning_effort)
         elif self.reasoning_effort:
             warn_ignored("reasoning_effort")
-        if own := self.chat_template_kwargs.keys() & {"messages", "tools", "add_generation_prompt", *template.names}:
-            raise Refusal(400, f"chat_template_kwargs: must not set {min(own)}", "chat_template_kwargs")
+        if reserved := self.chat_template_kwargs.keys() & {
+            "messages",
+            "tools",
+            "add_generation_prompt",
+            *template.names,
+        }:
+            raise Refusal(400, f"chat_template_kwargs: must not set {min(reserved)}", "chat_template_kwargs")
         last = self.messages[-1]
         if self.continue_final_message and (self.add_generation_prompt or last.role != "assistant"):
             words = "needs a last message of the assistant, and add_generation_prompt false"
@@ -493,19 +498,19 @@ class Chat(Fields):
 
     def describe(self, piece: Piece, tokenizer: AnyTokenizer) -> dict[str, Any]:
         scores = chat_logprobs(piece.scores, tokenizer) if self.likeliest is not None else None
-        told: dict[str, Any] = {"content": piece.text} | ({"role": "assistant"} if piece.first else {})
+        message: dict[str, Any] = {"content": piece.text} | ({"role": "assistant"} if piece.first else {})
         if piece.calls:
-            told |= {"content": piece.text or None, "tool_calls": piece.calls}
-        return {"delta" if self.stream else "message": told, "logprobs": scores}
+            message |= {"content": piece.text or None, "tool_calls": piece.calls}
+        return {"delta" if self.stream else "message": message, "logprobs": scores}
 
 
-def given(value: Any) -> Any:
+def drop_nulls(value: Any) -> Any:
     """Drops null fields, except where a schema may contain null."""
     if isinstance(value, list):
-        return [given(part) if isinstance(part, (dict, list)) else part for part in value]
+        return [drop_nulls(part) if isinstance(part, (dict, list)) else part for part in value]
     kept = "parameters", "chat_template_kwargs"
     return {
-        key: given(part) if isinstance(part, (dict, list)) and key not in kept else part
+        key: drop_nulls(part) if isinstance(part, (dict, list)) and key not in kept else part
         for key, part in value.items()
         if part is not None
     }
@@ -514,16 +519,16 @@ def given(value: Any) -> Any:
 def read_fields(content: bytes, kind: type[Completion | Chat], defaults: dict[str, float]) -> Completion | Chat:
     """Parses a request from JSON, with defaults of a checkpoint for what it leaves out."""
     try:
-        found = msgspec.json.decode(content + b" " * 6)  # or half of a surrogate pair near the end is "truncated"
-        if isinstance(found, dict):
-            told = {key: x for key, x in given(found).items() if key not in IGNORED}
-            for key in told.keys() & UNSUPPORTED:
-                if told.pop(key) is not True:  # as parallel_tool_calls may be
+        fields = msgspec.json.decode(content + b" " * 6)  # or half of a surrogate pair near the end is "truncated"
+        if isinstance(fields, dict):
+            sent = {key: x for key, x in drop_nulls(fields).items() if key not in IGNORED}
+            for key in sent.keys() & UNSUPPORTED:
+                if sent.pop(key) is not True:  # as parallel_tool_calls may be
                     warn_ignored(key)
-            found = defaults | {key: x for key, x in told.items() if key not in NEUTRAL or x != NEUTRAL[key]}
-            for key in found.keys() & NEUTRAL:
+            fields = defaults | {key: x for key, x in sent.items() if key not in NEUTRAL or x != NEUTRAL[key]}
+            for key in fields.keys() & NEUTRAL:
                 raise Refusal(400, f"{key}: only {json.dumps(NEUTRAL[key])} is supported", key, "unsupported_value")
-        return msgspec.convert(found, kind, str_keys=True)
+        return msgspec.convert(fields, kind, str_keys=True)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         param = re.search(r"(?:\$\.|\$\[\.\.\.\] - at `\$\.|field `)(\w+)", str(error))
         what = "" if isinstance(error, msgspec.ValidationError) else "not valid UTF-8 JSON: "

@@ -141,11 +141,11 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array, scale:
 
     # a processor's cache holds 1,024 keys with up to 16 queries; more pages than sequences would be read in vain
     C = max(min(1024 // (S * -(-T // 16)), B), 1)
-    held = jnp.maximum(-(before // -S), 0)  # [B]: pages with cached keys; none for padding, which is at -1
-    ends = jnp.cumsum(held)  # [B]: where each sequence ends in the list of pages
+    cached = jnp.maximum(-(before // -S), 0)  # [B]: pages with cached keys; none for padding, which is at -1
+    ends = jnp.cumsum(cached)  # [B]: where each sequence ends in the list of pages
     listed = jnp.arange(-(-pages.block_tables.size // C) * C)  # [J], of which ends[-1] are in use
     rows = jnp.searchsorted(ends, listed, side="right", method="compare_all")  # the sequence of each page
-    index = listed + (held - ends)[rows]  # and which of its pages it is
+    index = listed + (cached - ends)[rows]  # and which of its pages it is
 
     def add_block(i, sums):
         """Adds pages to the running maximum, sum and context of their sequences."""
@@ -154,13 +154,13 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array, scale:
         page, places = cache.first + pages.block_tables[row, at], at[:, None] * S + jnp.arange(S)
         k, v = pages.key[page].astype(q.dtype), pages.value[page].astype(q.dtype)  # [C, K, S, H]
         scores = score(q[row], k, positions[row], jnp.where(places < before[row][:, None], places, UNSEEN))
-        own = row == jnp.arange(B)[:, None]  # [B, C]
-        new = jnp.where(own[:, :, None, None, None], scores.max(axis=-1, keepdims=True), -1e30).max(axis=1)
+        is_own = row == jnp.arange(B)[:, None]  # [B, C]
+        new = jnp.where(is_own[:, :, None, None, None], scores.max(axis=-1, keepdims=True), -1e30).max(axis=1)
         above, highest = highest, jnp.maximum(highest, new)
         weights, kept = jnp.exp(scores - highest[row]), jnp.exp(above - highest)
         added = jnp.concatenate([weights.sum(axis=-1, keepdims=True), weigh(weights, v)], axis=-1)
         # what is not finite in one sequence must not reach the others
-        added = jnp.einsum("BC,CNTU->BNTU", own.astype(jnp.float32), jnp.where(jnp.isfinite(added), added, 0))
+        added = jnp.einsum("BC,CNTU->BNTU", is_own.astype(jnp.float32), jnp.where(jnp.isfinite(added), added, 0))
         return highest, kept * total + added[..., :1], kept * context + added[..., 1:]
 
     _, total, context = jax.lax.fori_loop(0, -(ends[-1] // -C), add_block, sums)
@@ -175,20 +175,20 @@ class PagePool:
         self.ref_count = [0] * pages  # sequences that use a page
         self.free_pages = dict.fromkeys(range(1, pages))  # in the order in which they are allocated
         self.digests: dict[int, bytes] = {}  # of full pages, in use or free
-        self.found: dict[bytes, int] = {}
+        self.page_of: dict[bytes, int] = {}
 
     def allocate(self) -> int:
         """Allocates the page that has been free for longest, and evicts what it held."""
         page = next(iter(self.free_pages))
         del self.free_pages[page]
         if digest := self.digests.pop(page, None):
-            del self.found[digest]
+            del self.page_of[digest]
         self.ref_count[page] = 1
         return page
 
     def share(self, digest: bytes) -> int | None:
         """Returns the page of that digest, with one more reference, or None if there is none."""
-        page = self.found.get(digest)
+        page = self.page_of.get(digest)
         if page is not None:
             self.ref_count[page] += 1
             self.free_pages.pop(page, None)
@@ -203,8 +203,8 @@ class PagePool:
 
     def register(self, page: int, digest: bytes) -> None:
         """Makes a full page findable by its digest, unless another page already is."""
-        if digest not in self.found:
-            self.found[digest], self.digests[page] = page, digest
+        if digest not in self.page_of:
+            self.page_of[digest], self.digests[page] = page, digest
 
 
 def page_digest(before: bytes, tokens: Sequence[int]) -> bytes:

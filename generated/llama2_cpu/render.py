@@ -68,15 +68,15 @@ def main() -> None:
     for line in sys.stdin:
         signal.alarm(int(sys.argv[1]))  # kills this process
         try:
-            asked = json.loads(line)
-            if "texts" in asked:
-                texts = asked["texts"]
+            call = json.loads(line)
+            if "texts" in call:
+                texts = call["texts"]
                 templates = {name: environment.from_string(text) for name, text in texts.items()}
                 trees = {name: environment.parse(text) for name, text in texts.items()}
                 result = {name: sorted(meta.find_undeclared_variables(tree)) for name, tree in trees.items()}
             else:
-                result = templates[asked["name"]].render(asked["names"])
-                if len(result) > asked["most"]:
+                result = templates[call["name"]].render(call["names"])
+                if len(result) > call["most"]:
                     result = None
             reply = {"result": result}
         except Exception as error:  # templates may raise anything

@@ -42,14 +42,14 @@ def own_rows(sharding: NamedSharding, shape: tuple[int, int], group: int) -> lis
     for device, (rows, *_) in sharding.devices_indices_map(shape).items():
         for row in range(shape[0])[rows]:
             holders.setdefault(row, set()).add(device.process_index)
-    if any(len(found) > 1 for found in holders.values()):
+    if any(len(processes) > 1 for processes in holders.values()):
         problem = "processes share sequences, and each is to sample its own"
         raise InputError(f"--mesh-tensor: {problem}: let only --mesh-data and --mesh-fsdp span processes")
-    found = [row for row in sorted(holders) if holders[row] == {jax.process_index()}]
-    if any(found[i : i + group] != [*range(row, row + group)] for i, row in enumerate(found) if i % group == 0):
-        problem = f"must divide the sequences of a batch that a process holds, {len(found)}"
+    rows_here = [row for row in sorted(holders) if holders[row] == {jax.process_index()}]
+    if any(rows_here[i : i + group] != [*range(row, row + group)] for i, row in enumerate(rows_here) if i % group == 0):
+        problem = f"must divide the sequences of a batch that a process holds, {len(rows_here)}"
         raise InputError(f"--group-size {group}: {problem}: change it, or --batch-size")
-    return found
+    return rows_here
 
 
 def on_own_devices(model: Decoder, mesh: Mesh) -> tuple[Decoder, Mesh]:
@@ -60,22 +60,24 @@ def on_own_devices(model: Decoder, mesh: Mesh) -> tuple[Decoder, Mesh]:
     if not mesh.is_multi_process:
         return model, mesh
     is_own = np.vectorize(lambda device: device.process_index == jax.process_index())(mesh.devices)
-    own = Mesh(mesh.devices[np.ix_(*map(np.unique, is_own.nonzero()))], mesh.axis_names, axis_types=mesh.axis_types)
-    if own.size != is_own.sum():
+    local_mesh = Mesh(
+        mesh.devices[np.ix_(*map(np.unique, is_own.nonzero()))], mesh.axis_names, axis_types=mesh.axis_types
+    )
+    if local_mesh.size != is_own.sum():
         raise InputError("--mesh-data, --mesh-fsdp: the devices of a process must be a block of the mesh: change these")
 
     def inside(names: str | tuple[str, ...] | None) -> tuple[str, ...]:
-        return tuple(axis for axis in np.atleast_1d(names or ()) if own.shape[axis] == mesh.shape[axis])
+        return tuple(axis for axis in np.atleast_1d(names or ()) if local_mesh.shape[axis] == mesh.shape[axis])
 
     def gathered(x: Array) -> NamedSharding:
         return NamedSharding(mesh, PartitionSpec(*map(inside, x.sharding.spec)))
 
     def local(x: Array) -> Array:
         shards = [shard.data for shard in x.addressable_shards]
-        return jax.make_array_from_single_device_arrays(x.shape, NamedSharding(own, x.sharding.spec), shards)
+        return jax.make_array_from_single_device_arrays(x.shape, NamedSharding(local_mesh, x.sharding.spec), shards)
 
-    whole = jax.jit(lambda model: model, out_shardings=jax.tree.map(gathered, model))(model)
-    return jax.tree.map(local, whole), own
+    gathered_model = jax.jit(lambda model: model, out_shardings=jax.tree.map(gathered, model))(model)
+    return jax.tree.map(local, gathered_model), local_mesh
 
 
 @contextlib.contextmanager
@@ -87,19 +89,19 @@ def failing_together() -> Iterator[None]:
     except Exception as error:
         errors.append(error)
 
-    def tell() -> None:
+    def raise_first() -> None:
         for error in errors:
             raise error
 
-    on_all_processes(tell)
+    on_all_processes(raise_first)
 
 
 def evaluate_rows(evaluate: Callable, rows: list[int]) -> Callable:
     """Returns a function that evaluates on these rows, and sums over processes."""
 
     def evaluate_all(model: Decoder, batch: dict[str, Array]) -> dict[str, Any]:
-        own = {"prompt": multihost_utils.process_allgather(batch["prompt"], tiled=True)[rows]}
-        sums = on_all_processes(lambda: evaluate(model, own))
+        local = {"prompt": multihost_utils.process_allgather(batch["prompt"], tiled=True)[rows]}
+        sums = on_all_processes(lambda: evaluate(model, local))
         return jax.tree.map(lambda x: multihost_utils.process_allgather(np.float64(x)).sum(), sums)
 
     return evaluate_all
@@ -123,7 +125,7 @@ def most_tokens(config: Config) -> int:
 def read_prompts(config: Config, tokenizer: AnyTokenizer, flag: str) -> list[Prompt]:
     """Reads the JSONL files of --data or --eval-data, and tells how many prompts are too long. Refuses other rows."""
     data = config.data if flag == "--data" else config.eval_data
-    chats, found, too_long = WithTemplate(tokenizer, config.tokenizer), list[Prompt](), 0
+    chats, prompts, too_long = WithTemplate(tokenizer, config.tokenizer), list[Prompt](), 0
     for path in find_files(data):
         for number, line in enumerate(path.read_bytes().splitlines(), 1):
             try:
@@ -148,16 +150,16 @@ def read_prompts(config: Config, tokenizer: AnyTokenizer, flag: str) -> list[Pro
                 problem = f"must be an object of JSON whose prompt is a text or messages: {what}"
                 raise InputError(f"{path}:{number}: {problem}: fix it, or leave it out") from None
             if len(tokens) + config.completion_tokens <= most_tokens(config):
-                found.append(Prompt(f"{path}:{number}", prompt, row, tokens))
+                prompts.append(Prompt(f"{path}:{number}", prompt, row, tokens))
             else:
                 too_long += 1
     room = f"--completion-tokens {config.completion_tokens} in --sequence-length {config.sequence_length}"
     if too_long:
         print(f"{flag} {data}: {too_long:,} prompts are too long for {room}, and left out")
-    if not found:
+    if not prompts:
         problem = f"no prompt is short enough for {room}: change these" if too_long else "is empty: give prompts"
         raise InputError(f"{flag} {data}: {problem}")
-    return found
+    return prompts
 
 
 @dataclasses.dataclass
@@ -195,8 +197,8 @@ class Rollouts(Batches):
         self.metrics: dict[str, float] = {}  # of the completions, where this batch is the first of them
         self.thread = concurrent.futures.ThreadPoolExecutor(1)
         self.pending = collections.deque[concurrent.futures.Future]()  # of rollouts and their metrics
-        rows, wanted = self.prompts + self.held_out_prompts, config.environment_function or config.max_turns
-        self.environment = Environment(config, self.tokenizer, self.ends, rows) if wanted else None
+        rows, is_asked = self.prompts + self.held_out_prompts, config.environment_function or config.max_turns
+        self.environment = Environment(config, self.tokenizer, self.ends, rows) if is_asked else None
 
     def follow(self, policy: Callable[[], Decoder], open_reference: Callable, folder: epath.Path | None) -> None:
         """Takes functions that return the current model and open that of step 0, and a folder for completions."""
@@ -264,17 +266,17 @@ class Rollouts(Batches):
         model, mesh = on_own_devices(self.policy(), self.sharding.mesh)
         with jax.set_mesh(mesh):
             engine = Engine(config, model, self.ends, sizes, mesh)
-        asked: dict[int, Request] = {}
+        requests: dict[int, Request] = {}
         for first in range(size):  # which computes the prompts that the others share
             for place in range(first, count, size):
                 sampling = SamplingParams(max_tokens=config.completion_tokens, temperature=1.0, seed=seeds[place])
-                asked[place] = engine.add(prompts[place // size].tokens, sampling)
+                requests[place] = engine.add(prompts[place // size].tokens, sampling)
         while engine.queued or engine.running:
             engine.step()
         if self.environment:
-            talks = self.environment(prompts, [asked[place] for place in range(len(asked))], engine)
-            asked = dict(enumerate(talks))
-        return [asked[place] for place in range(count)]
+            talks = self.environment(prompts, [requests[place] for place in range(len(requests))], engine)
+            requests = dict(enumerate(talks))
+        return [requests[place] for place in range(count)]
 
     def sample(self) -> tuple[int, list[Prompt], list[Request]]:
         """Returns the number of the next round, its prompts, and completions of each."""
@@ -308,7 +310,7 @@ class Rollouts(Batches):
         else:
             advantages = self.advantages(number, prompts, requests, metrics)
         pairs = zip(requests, advantages, strict=True)
-        return [Sampled(request.prompt, request.tokens, request.logprobs, found) for request, found in pairs], metrics
+        return [Sampled(x.prompt, x.tokens, x.logprobs, advantage) for x, advantage in pairs], metrics
 
     def completions(self, prompts: list[Prompt], requests: list[Request]) -> list[tuple[Any, str, dict[str, Any]]]:
         """Returns what rewards are functions of: prompts, completions, and other fields of the rows."""
@@ -324,9 +326,9 @@ class Rollouts(Batches):
     ) -> list[list[float]]:
         """Returns the advantage of each token: that of its completion's reward over the rewards of its group."""
         config, size = self.config, self.config.group_size
-        asked = self.completions(prompts, requests)
-        given = self.rewards(asked)
-        rewards = np.ma.masked_invalid(np.reshape(np.array(given, float), (-1, size)))  # without those that are None
+        completions = self.completions(prompts, requests)
+        received = self.rewards(completions)
+        rewards = np.ma.masked_invalid(np.reshape(np.array(received, float), (-1, size)))  # without those that are None
         means = {"rollout/reward": rewards.mean(), "rollout/missing_rewards": np.ma.getmaskarray(rewards).mean()}
         rewards[rewards.count(axis=1) < 2] = np.ma.masked  # nothing to compare one with
         spread = rewards.std(axis=1, keepdims=True)
@@ -338,7 +340,7 @@ class Rollouts(Batches):
         metrics |= {name: float(np.ma.filled(mean, np.nan)) for name, mean in means.items()}
         if self.folder:
             with open(self.folder / "completions.jsonl", "a") as file:
-                for (prompt, text, _), reward in list(zip(asked, given, strict=True))[:size]:
+                for (prompt, text, _), reward in list(zip(completions, received, strict=True))[:size]:
                     line = {"round": number, "prompt": prompt, "completion": text, "reward": reward}
                     file.write(json.dumps(line) + "\n")
         pairs = zip(requests, over.ravel().tolist(), strict=True)
@@ -349,21 +351,21 @@ class Rollouts(Batches):
         shape = len(sampled), self.config.sequence_length
         batch = {name: np.zeros(shape, np.int32) for name in ("tokens", "targets", "positions", "segment_ids")}
         batch |= {name: np.zeros(shape, np.float32) for name in ("weights", "advantages", "sampled_logprobs")}
-        for row, found in enumerate(sampled):
-            sequence, first = [*found.prompt, *found.tokens], len(found.prompt) - 1
+        for row, sample in enumerate(sampled):
+            sequence, first = [*sample.prompt, *sample.tokens], len(sample.prompt) - 1
             end = len(sequence) - 1
             batch["tokens"][row, :end], batch["targets"][row, :end] = sequence[:-1], sequence[1:]
             batch["positions"][row, :end], batch["segment_ids"][row, :end] = range(end), 1
-            if not found.advantages:
+            if not sample.advantages:
                 continue  # it gives no gradient
-            batch["weights"][row, first:end] = 1 if self.config.loss_per == "token" else 1 / len(found.tokens)
-            batch["advantages"][row, first:end] = found.advantages
-            batch["sampled_logprobs"][row, first:end] = found.logprobs
-            given = np.isnan(found.logprobs)  # not sampled
+            batch["weights"][row, first:end] = 1 if self.config.loss_per == "token" else 1 / len(sample.tokens)
+            batch["advantages"][row, first:end] = sample.advantages
+            batch["sampled_logprobs"][row, first:end] = sample.logprobs
+            is_given = np.isnan(sample.logprobs)  # not sampled
             for field in ("weights", "advantages", "sampled_logprobs"):
-                batch[field][row, first:end][given] = 0
+                batch[field][row, first:end][is_given] = 0
             if self.config.loss_per == "sequence":
-                batch["weights"][row] *= len(given) / np.sum(~given)
+                batch["weights"][row] *= len(is_given) / np.sum(~is_given)
         return batch
 
     def epoch(self) -> float:
@@ -398,7 +400,7 @@ class Rollouts(Batches):
             problem = f"--data {self.config.data}: not the prompts that this run had up to {step}"
             raise InputError(f"{problem}: give the same files and tokenizer, or --allow-other-data")
         self.round = states[0]["round"]
-        rows = [[Sampled(**found) for found in states[row]["waiting"]] for row in self.rows]
+        rows = [[Sampled(**fields) for fields in states[row]["waiting"]] for row in self.rows]
         self.waiting = [list(batch) for batch in zip(*rows, strict=True)]
         for number, (_, metrics) in enumerate(states[self.rows[0]].get("pending", [])):
             by_row = [[Sampled(**one) for one in states[row]["pending"][number][0]] for row in self.rows]

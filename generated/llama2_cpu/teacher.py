@@ -24,20 +24,20 @@ START_ONE = "start a server of a model with the same tokenizer"
 
 def teacher_logprobs(url: str, requests: list[Request]) -> list[list[float]]:
     """Asks a server, once, for its log-probabilities of sampled tokens. Raises InputError if it has none."""
-    asked = {"prompt": [request.sequence for request in requests], "max_tokens": 1, "echo": True, "logprobs": 0}
-    content, header = json.dumps(asked).encode(), {"Content-Type": "application/json"}
+    body = {"prompt": [request.sequence for request in requests], "max_tokens": 1, "echo": True, "logprobs": 0}
+    content, header = json.dumps(body).encode(), {"Content-Type": "application/json"}
     for seconds in (*RETRY_AFTER, 0):
         try:
-            wanted = urllib.request.Request(f"{url.rstrip('/')}/v1/completions", content, header)
-            with urllib.request.urlopen(wanted, timeout=600) as answer:
+            http_request = urllib.request.Request(f"{url.rstrip('/')}/v1/completions", content, header)
+            with urllib.request.urlopen(http_request, timeout=600) as answer:
                 choices = json.load(answer)["choices"]
             scored = {choice["index"]: choice["logprobs"]["token_logprobs"] for choice in choices}
-            found = [[float(x) for x in scored[i][len(one.prompt) : -1]] for i, one in enumerate(requests)]
+            logprobs = [[float(x) for x in scored[i][len(one.prompt) : -1]] for i, one in enumerate(requests)]
             if any(len(scored[i]) != len(one.sequence) + 1 for i, one in enumerate(requests)):  # and the token it adds
                 raise ValueError("it has scored other tokens")
-            if not all(-1e4 <= x <= 1e-3 for scores in found for x in scores):
+            if not all(-1e4 <= x <= 1e-3 for scores in logprobs for x in scores):
                 raise ValueError("it gives numbers that are no log-probabilities")
-            return found
+            return logprobs
         except (OSError, http.client.HTTPException) as error:
             if not seconds or (isinstance(error, urllib.error.HTTPError) and error.code < 500):
                 said = error.read(300).decode(errors="replace") if isinstance(error, urllib.error.HTTPError) else ""

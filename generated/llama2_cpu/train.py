@@ -31,10 +31,10 @@ class CommandLine:
 @ending_with_messages()
 def main() -> None:
     parse = functools.partial(tyro.cli, CommandLine, prog=f"python -m {__package__}.train")
-    given, _ = parse(default=CommandLine(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
-    default = PRESETS[given.preset or "tiny"]
+    first_pass, _ = parse(default=CommandLine(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
+    default = PRESETS[first_pass.preset or "tiny"]
     config = parse(default=CommandLine(default)).config
-    if given.preset or not config.checkpoint_dir:
+    if first_pass.preset or not config.checkpoint_dir:
         check_config(config)
     # after help and refusals, as they import JAX
     import jax
@@ -43,12 +43,12 @@ def main() -> None:
     from .cluster import join_job, run_in_children
     from .trainer import train
 
-    if given.restarts:
-        run_in_children(given.restarts)
+    if first_pass.restarts:
+        run_in_children(first_pass.restarts)
     join_job()
     if jax.process_index() > 0:
         sys.stdout = open(os.devnull, "w")
-    if not given.preset and (saved := newest_config(config.checkpoint_dir)):
+    if not first_pass.preset and (saved := newest_config(config.checkpoint_dir)):
         config = parse(default=CommandLine(saved)).config
     train(config)
 

@@ -147,10 +147,10 @@ def next_token_loss(log_likelihood: Array, batch: dict[str, Array], config: Conf
 
 
 def objectives() -> dict[str, Callable]:
-    found = {"next_token": next_token_loss}
-    found |= dict.fromkeys(PREFERENCES, preference_loss)
-    found["grpo"] = grpo_loss
-    return found
+    losses = {"next_token": next_token_loss}
+    losses |= dict.fromkeys(PREFERENCES, preference_loss)
+    losses["grpo"] = grpo_loss
+    return losses
 
 
 def score_share(
@@ -298,8 +298,8 @@ class Goodput:
 
 def profile_window(config: Config, done: int = 0) -> range:
     """Returns the steps to trace that are not done yet. Raises InputError if there are no such steps."""
-    found = re.fullmatch("([0-9]{1,9}):([0-9]{1,9})", config.profile_steps)
-    first, last = map(int, found.groups()) if found else (0, 0)
+    match = re.fullmatch("([0-9]{1,9}):([0-9]{1,9})", config.profile_steps)
+    first, last = map(int, match.groups()) if match else (0, 0)
     if config.profile_steps and not 0 < first <= last <= config.steps:
         raise InputError(f"--profile-steps {config.profile_steps}: must be FIRST:LAST, steps from 1 to {config.steps}")
     return range(max(first, done + 1), last + 1)
@@ -583,8 +583,8 @@ def first_policy(
         problem = f"{checkpoints.directory} has no weights of step 0 to compare with"
         raise InputError(f"--kl-coefficient {config.kl_coefficient}: {problem}: import some into a new directory")
     target = {"model": abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)}
-    _, _, found = checkpoints.restore(lambda _: target, only=0)
-    model = with_matrices_in(config.dtype, found["model"])
+    _, _, trees = checkpoints.restore(lambda _: target, only=0)
+    model = with_matrices_in(config.dtype, trees["model"])
     return lambda: model
 
 
@@ -635,8 +635,8 @@ def restore_or_create(
     target = checkpoint_items(abstract_state(config, mesh))
     local = LocalCheckpoints(config, checkpoints.directory) if config.local_checkpoint_dir else None
     checkpoints.on_local_disks = local
-    if local and (found := local.restore(target, data, checkpoints)):
-        step, saved, items = found
+    if local and (restored := local.restore(target, data, checkpoints)):
+        step, saved, items = restored
     else:
         step, saved, items = checkpoints.restore(lambda _: target, data) or (0, config, {})
     if local:

@@ -29,8 +29,8 @@ def find_calls(text: str) -> list[dict[str, Any]]:
 def answer(function: Callable, prompt: list[Any], said: list[Any], row: dict[str, Any]) -> list[Any] | str:
     """Calls the function, in a process of its own. Returns the messages that it adds, or what went wrong."""
     try:
-        found = function([*prompt, *said], **row)
-        text = json.dumps([] if found is None else found, ensure_ascii=False)
+        answer = function([*prompt, *said], **row)
+        text = json.dumps([] if answer is None else answer, ensure_ascii=False)
         # half of a surrogate pair becomes U+FFFD, as in data: a tool may repeat what the model wrote
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         if (size := len(text.encode())) > 1_000_000:
@@ -38,8 +38,8 @@ def answer(function: Callable, prompt: list[Any], said: list[Any], row: dict[str
         added = json.loads(text)
         each = [x if isinstance(x, dict) else {} for x in (added if isinstance(added, list) else [None])]
         if not all(x.get("role") in ("tool", "user") and isinstance(x.get("content"), str) for x in each):
-            wanted = "None, or a list of messages, each with role tool or user, and a text as content"
-            return f"returned {text[:200]}, and must return {wanted}"
+            expected = "None, or a list of messages, each with role tool or user, and a text as content"
+            return f"returned {text[:200]}, and must return {expected}"
         return added
     except BaseException as error:  # sys.exit() too
         *_, last = traceback.extract_tb(error.__traceback__)
@@ -82,9 +82,9 @@ class Environment:
             going = [talk for talk in newest if talk.finish == "stop" and turn < self.config.max_turns]
             answers = self.function([(talk.row.prompt, talk.said, talk.row.fields) for talk in going])
             newest = {}
-            for talk, found in zip(going, answers, strict=True):
-                talk.is_unfinished = found is None
-                if found and (room := self.add_answer(talk, found)) > 0:
+            for talk, answer in zip(going, answers, strict=True):
+                talk.is_unfinished = answer is None
+                if answer and (room := self.add_answer(talk, answer)) > 0:
                     # of the first turn's seed and the number of this one
                     (seed,) = np.random.SeedSequence([talk.sampling.seed, turn]).generate_state(1).tolist()
                     sampling = dataclasses.replace(talk.sampling, seed=seed, max_tokens=room)
@@ -101,33 +101,33 @@ class Environment:
         calls = find_calls(text)
         talk.said.append({"role": "assistant", "content": text} | ({"tool_calls": calls} if calls else {}))
 
-    def add_answer(self, talk: Conversation, found: list[dict[str, Any]]) -> int:
+    def add_answer(self, talk: Conversation, answer: list[dict[str, Any]]) -> int:
         """Adds messages after a turn, unless they end the chat. Returns how many tokens the next turn may have."""
-        end, *tokens = self.between(talk, found)
+        end, *tokens = self.between(talk, answer)
         if end != talk.tokens[-1]:
             return 0  # the model ended its text, but not as a turn ends
         room = self.config.completion_tokens - len(talk.tokens) - len(tokens)
         if room < 1:
             talk.finish = "length"
         else:
-            talk.said, talk.tokens = talk.said + found, talk.tokens + tokens
+            talk.said, talk.tokens = talk.said + answer, talk.tokens + tokens
             talk.logprobs = talk.logprobs + [math.nan] * len(tokens)
         return room
 
-    def between(self, talk: Conversation, found: list[dict[str, Any]]) -> list[int]:
+    def between(self, talk: Conversation, answer: list[dict[str, Any]]) -> list[int]:
         """Returns the tokens that the template writes after the newest turn, the first of which ends it.
 
         What the model sampled is not written again: the template gets a mark in its place. Raises InputError if it
         writes what comes before in another way now, or ends a turn by no token that ends a text.
         """
-        template, tokens, whole = self.chats.template, list[int](), [*talk.said, *found]
+        template, tokens, messages = self.chats.template, list[int](), [*talk.said, *answer]
         try:
-            after = self.render(talk, whole, True)
+            after = self.render(talk, messages, True)
             # with what asks for the newest turn, or without, which some templates change afterwards
             befores = [self.render(talk, talk.said[:-1], asks) for asks in (True, False)]
             if not any(after[:-2] == x[:-1] and "".join(after[-2:-1]).startswith(x[-1]) for x in befores):
                 raise ValueError("it writes what comes before in another way, once these follow")
-            if len(self.render(talk, whole, True, "assistant tool user")) <= len(whole):
+            if len(self.render(talk, messages, True, "assistant tool user")) <= len(messages):
                 raise ValueError("it leaves messages out")
             for mark, part in template.parts(after[-1].lstrip()):
                 encoded = template.tokenizer.encode_batch_fast([part], add_special_tokens=False)[0].ids
@@ -135,7 +135,7 @@ class Environment:
             if not tokens or tokens[0] not in self.ends:
                 raise ValueError(f"it writes {after[-1][:20]!r} after a turn, and no token that ends a text")
         except (AttributeError, LookupError, RecursionError, TemplateError, TypeError, ValueError) as error:
-            what = f"{self.function.name}: the chat template cannot add {str(found)[:200]}: {error}"
+            what = f"{self.function.name}: the chat template cannot add {str(answer)[:200]}: {error}"
             raise InputError(f"{talk.row.source}: {what}: answer by another role, or give another template") from None
         return tokens
 

@@ -42,10 +42,10 @@ def special_texts(tokenizer: AnyTokenizer) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, names)) or "(?!)")
 
 
-def warn_of_special_tokens(data: str, which: str, found: collections.Counter[str]) -> None:
+def warn_of_special_tokens(data: str, which: str, special: collections.Counter[str]) -> None:
     """Warns of documents that hold the text of special tokens, which was likely meant as tokens."""
-    if found:
-        most = ", ".join(f"{name} in {count}" for name, count in found.most_common(3))
+    if special:
+        most = ", ".join(f"{name} in {count}" for name, count in special.most_common(3))
         problem = f"of {which} documents: {most}; there they are text: --special-tokens makes them tokens"
         print(f"warning: data {data}: special tokens in documents: {problem}", file=sys.stderr)
 
@@ -133,9 +133,9 @@ def open_pieces(config: Config, path: str, tokenizer: AnyTokenizer, split: str) 
     texts, counts = open_documents(path, config.text_field)
     documents = texts.map(functools.partial(encode_document, tokenizer))
     count, length, empty = len(documents), config.sequence_length, len(tokenizer.prefix) + 1
-    wanted = 0 if config.eval_data else min(10_000, math.ceil(config.eval_share * count))
-    near = min(itertools.accumulate(reversed(counts)), key=lambda n: abs(n - wanted), default=0)  # in the last files
-    held_out = near if wanted <= 2 * near <= 3 * wanted and near < count else wanted
+    target = 0 if config.eval_data else min(10_000, math.ceil(config.eval_share * count))
+    near = min(itertools.accumulate(reversed(counts)), key=lambda n: abs(n - target), default=0)  # in the last files
+    held_out = near if target <= 2 * near <= 3 * target and near < count else target
 
     def pieces(i: int) -> list[dict[str, np.ndarray]]:  # that fit a sequence; none of an empty text
         tokens = documents[i]
@@ -149,8 +149,8 @@ def open_pieces(config: Config, path: str, tokenizer: AnyTokenizer, split: str) 
         raise InputError(f"data {path}: {problem}: give more, a text of over {TEXT_BYTES} bytes, or --eval-share 0")
     if split == "train":
         names = special_texts(tokenizer)
-        found = collections.Counter(name for text in texts[:100] for name in set(names.findall(text)))
-        warn_of_special_tokens(path, "the first 100", found)
+        special = collections.Counter(name for text in texts[:100] for name in set(names.findall(text)))
+        warn_of_special_tokens(path, "the first 100", special)
     return source
 
 
@@ -179,8 +179,8 @@ class Batches(Iterator[dict[str, np.ndarray]]):
         """Takes the `sharding` of the arrays [batch_size, T]."""
         self.config, self.sharding = config, sharding
         shape = config.batch_size, config.sequence_length
-        own = [index[0] for index in sharding.addressable_devices_indices_map(shape).values()]
-        self.rows = sorted({row for rows in own for row in range(config.batch_size)[rows]})
+        slices = [index[0] for index in sharding.addressable_devices_indices_map(shape).values()]
+        self.rows = sorted({row for rows in slices for row in range(config.batch_size)[rows]})
         tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
         self.documents = zlib.crc32(json.dumps([fingerprint(config.data), identity(tokenizer)]).encode())
         self.source = open_source(config, "train")
@@ -194,8 +194,8 @@ class Batches(Iterator[dict[str, np.ndarray]]):
 
     def __next__(self) -> dict[str, np.ndarray]:
         packed = list(itertools.islice(self.sequences, self.config.batch_size))
-        own = [join_pieces(packed[row], self.config.sequence_length) for row in self.rows]
-        return {name: np.stack([sequence[name] for sequence in own]) for name in own[0]}
+        sequences = [join_pieces(packed[row], self.config.sequence_length) for row in self.rows]
+        return {name: np.stack([sequence[name] for sequence in sequences]) for name in sequences[0]}
 
     def epoch(self) -> float:
         """Returns how often the documents have come; not those of which a piece waits."""
@@ -206,9 +206,9 @@ class Batches(Iterator[dict[str, np.ndarray]]):
         """Returns global arrays [batch_size, T], made of the rows that each process yields."""
         arrays = {}
         for name, rows in batch.items():
-            whole = np.zeros((self.config.batch_size, self.config.sequence_length), rows.dtype)
-            whole[self.rows] = rows  # the others, of other processes, are not read
-            arrays[name] = jax.make_array_from_callback(whole.shape, self.sharding, whole.__getitem__)
+            values = np.zeros((self.config.batch_size, self.config.sequence_length), rows.dtype)
+            values[self.rows] = rows  # the others, of other processes, are not read
+            arrays[name] = jax.make_array_from_callback(values.shape, self.sharding, values.__getitem__)
         return arrays
 
     def get_state(self) -> dict[str, Any]:
@@ -244,8 +244,10 @@ def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct
 def evaluation_batches(config: Config) -> Iterator[dict[str, np.ndarray]]:
     """Yields the batches of "eval"; the last one is padded."""
     sequences = Sequences(open_source(config, "eval").map(lambda pieces: (False, pieces)), config.sequence_length)
-    while found := [join_pieces(x, config.sequence_length) for x in itertools.islice(sequences, config.batch_size)]:
-        yield grain.experimental.batch_and_pad(found, batch_size=config.batch_size)
+    while sequences_of_batch := [
+        join_pieces(x, config.sequence_length) for x in itertools.islice(sequences, config.batch_size)
+    ]:
+        yield grain.experimental.batch_and_pad(sequences_of_batch, batch_size=config.batch_size)
 
 
 def held_out_batches(config: Config, rows: list[int]) -> list[dict[str, np.ndarray]]:
@@ -253,5 +255,5 @@ def held_out_batches(config: Config, rows: list[int]) -> list[dict[str, np.ndarr
     if not (config.eval_data or config.eval_share):
         return []
     first = itertools.islice(evaluation_batches(config), config.eval_batches)
-    found = [{name: values[rows] for name, values in batch.items()} for batch in first]
-    return found
+    batches = [{name: values[rows] for name, values in batch.items()} for batch in first]
+    return batches

@@ -53,8 +53,8 @@ class Content:
         return open_file(self.path)
 
     def read(self, start: int, stop: int) -> bytes:
-        held = self.opened()  # as another thread may evict it from the cache
-        content = os.pread(held.fileno(), stop - start, start)
+        file = self.opened()  # as another thread may evict it from the cache
+        content = os.pread(file.fileno(), stop - start, start)
         if len(content) < stop - start:
             size = start + len(content)
             raise InputError(f"{self.path}: has been cut to {size} bytes since the run began: start again")
@@ -148,12 +148,12 @@ def find_files(data: str) -> list[Path]:
     path = Path(os.path.expanduser(data)) if data else Path(sysconfig.get_path("stdlib"))
     if not data:
         other = {"site-packages", "dist-packages", "test", "tests", "idle_test"}
-        found = (file for file in path.rglob("*.py") if other.isdisjoint(file.relative_to(path).parts))
+        paths = (file for file in path.rglob("*.py") if other.isdisjoint(file.relative_to(path).parts))
     elif path.is_dir():
-        found = (file for file in path.rglob("*") if "/." not in f"/{file.relative_to(path).as_posix()}")
+        paths = (file for file in path.rglob("*") if "/." not in f"/{file.relative_to(path).as_posix()}")
     else:
-        found = map(Path, [path] if path.exists() else glob.glob(str(path), recursive=True))
-    files = sorted(file for file in found if not file.is_dir())
+        paths = map(Path, [path] if path.exists() else glob.glob(str(path), recursive=True))
+    files = sorted(file for file in paths if not file.is_dir())
     if odd := [file for file in files if not file.is_file()]:
         raise InputError(f"data {odd[0]}: is not a file, or is a broken link: fix it, or remove it")
     files = of_one_format(data, tuple(files)) if path.is_dir() else files

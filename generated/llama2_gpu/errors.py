@@ -47,13 +47,13 @@ def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> 
             least, most = (1, 2**31 - 1) if int in (kind, type(value)) else (1e-30, 1e30)  # of 32 bits
             least, most = bounds.get(field.name, (0 if field.default == 0 else least, most))
             allowed = type(value) in (int, kind) and least <= value <= most
-            wanted = f"{'an integer' if kind is int else 'a number'} from {least:,} to {most:,}"
+            requirement = f"{'an integer' if kind is int else 'a number'} from {least:,} to {most:,}"
         elif choices := (False, True) if kind is bool else typing.get_args(kind):
-            allowed, wanted = value in choices, f"one of {choices}"
+            allowed, requirement = value in choices, f"one of {choices}"
         else:
-            allowed, wanted = type(value) is str and value.isprintable(), "printable text"
+            allowed, requirement = type(value) is str and value.isprintable(), "printable text"
         if not allowed:
-            problems.append(f"--{field.name.replace('_', '-')} {value}: must be {wanted}")
+            problems.append(f"--{field.name.replace('_', '-')} {value}: must be {requirement}")
     return problems
 
 

@@ -146,11 +146,11 @@ def join_job() -> None:
 
     The SETTINGS say which process it is, or else JAX detects it: Slurm, Open MPI, TPU metadata, Kubernetes.
     """
-    given = {name: os.environ[name] for name in SETTINGS if os.environ.get(name)}
+    settings = {name: os.environ[name] for name in SETTINGS if os.environ.get(name)}
     several = any(os.environ.get(name, alone) != alone for name, alone in LAUNCHERS.items())
     try:
-        if given:
-            address, count, index = (given[name] for name in SETTINGS)
+        if settings:
+            address, count, index = (settings[name] for name in SETTINGS)
             jax.distributed.initialize(address, int(count), int(index))
         elif several or "," in os.environ.get("TPU_WORKER_HOSTNAMES", ""):
             jax.distributed.initialize()

@@ -53,11 +53,11 @@ class FileTokenizer:
             self.tokenizer.no_padding()
             self.tokenizer.encode_special_tokens = not parses_special
             # tokenizer.json alone decides the prefix: transformers 5 does not read add_bos_token beside it
-            plain, whole = (self.tokenizer.encode("text", add_special_tokens=flag).ids for flag in (False, True))
+            plain, with_affixes = (self.tokenizer.encode("text", add_special_tokens=flag).ids for flag in (False, True))
             if not plain:
                 raise ValueError("it makes no tokens from a text")
-            at = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
-            self.prefix, self.suffix = whole[:at], whole[at + len(plain) :]
+            at = next(i for i in range(len(with_affixes)) if with_affixes[i : i + len(plain)] == plain)
+            self.prefix, self.suffix = with_affixes[:at], with_affixes[at + len(plain) :]
             self.read_special_tokens(path)
         except (InputError, KeyboardInterrupt, SystemExit):
             raise
@@ -155,7 +155,7 @@ def copy_tokenizer(tokenizer: str, directory: epath.Path, model: str = "") -> No
     for path, names in ((model or tokenizer, MODEL_FILES), (tokenizer, TOKENIZER_FILES)):
         folder = epath.Path(path).expanduser().parent
         for name in names if path != "bytes" else ():
-            for found in sorted(folder.glob(name)):
-                copy_file(found, directory / found.relative_to(folder))
+            for file in sorted(folder.glob(name)):
+                copy_file(file, directory / file.relative_to(folder))
     if (path := epath.Path(tokenizer).expanduser()).exists():
         copy_file(path, directory / "tokenizer.json")

@@ -26,8 +26,10 @@ def find_recipe(preset: str, hardware: str) -> tuple[dict[str, object], str]:
         return {}, FLAGS
     if (preset, hardware) not in RECIPES:
         known = "; ".join(f"--preset {name} --hardware {other}" for name, other in RECIPES) or "none"
-        given = f"--preset {preset} --hardware {hardware}" if preset else f"--hardware {hardware} without --preset"
-        raise InputError(f"{given}: no recipe: there are {known}")
+        combination = (
+            f"--preset {preset} --hardware {hardware}" if preset else f"--hardware {hardware} without --preset"
+        )
+        raise InputError(f"{combination}: no recipe: there are {known}")
     settings = dict(RECIPES[preset, hardware])
     more_flags = settings.pop("flags", "")
     return settings, f"{HARDWARE[hardware].get('flags', FLAGS)} {more_flags}".strip()
@@ -68,13 +70,13 @@ class CommandLine:
 @ending_with_messages()
 def main() -> None:
     parse = functools.partial(tyro.cli, CommandLine, prog=f"python -m {__package__}.train")
-    given, _ = parse(default=CommandLine(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
-    default = PRESETS[given.preset or "tiny"]
-    recipe, flags = find_recipe(given.preset, given.hardware)
+    first_pass, _ = parse(default=CommandLine(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
+    default = PRESETS[first_pass.preset or "tiny"]
+    recipe, flags = find_recipe(first_pass.preset, first_pass.hardware)
     set_flags(flags)
     default = dataclasses.replace(default, **recipe)
     config = parse(default=CommandLine(default)).config
-    if given.preset or not config.checkpoint_dir:
+    if first_pass.preset or not config.checkpoint_dir:
         check_config(config)
     # after help and refusals, as they import JAX
     import jax
@@ -84,11 +86,11 @@ def main() -> None:
     from .trainer import train
 
     join_job()
-    if given.hardware:
-        check_hardware(given.hardware)
+    if first_pass.hardware:
+        check_hardware(first_pass.hardware)
     if jax.process_index() > 0:
         sys.stdout = open(os.devnull, "w")
-    if not given.preset and (saved := newest_config(config.checkpoint_dir)):
+    if not first_pass.preset and (saved := newest_config(config.checkpoint_dir)):
         config = parse(default=CommandLine(saved)).config
     train(config)
 

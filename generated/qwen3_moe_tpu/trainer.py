@@ -122,11 +122,11 @@ def loss(
     total = cross_entropy + config.z_loss * jnp.sum(log_normalizer**2 * batch["weights"])
     sums = {"cross_entropy": cross_entropy, "targets": jnp.sum(batch["weights"])}
     sums["expert_load"] = join_layers(expert_load)  # tokens of each expert, [L, E]
-    whole = batch_sums or sums  # of the whole batch; this may be a microbatch of it
-    load, load_balance_score = whole["expert_load"], join_layers(expert_scores)  # [L, E]
+    totals = batch_sums or sums  # of the whole batch; this may be a microbatch of it
+    load = totals["expert_load"]  # [L, E]
     # a mean over layers, so that its weight does not depend on their number
-    balance = jnp.sum(load * load_balance_score) * load.size / routed_tokens(load, config) ** 2
-    total += config.load_balance * balance * whole["targets"]
+    balance = jnp.sum(load * join_layers(expert_scores)) * load.size / routed_tokens(load, config) ** 2
+    total += config.load_balance * balance * totals["targets"]
     return total, sums
 
 

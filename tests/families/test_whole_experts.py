@@ -86,7 +86,7 @@ def compare_served(package) -> None:
             device.sequences,
             device.biases,
             device.layers,
-            device.nothing(rows, 4),
+            device.dummy_step(rows, 4),
             1,
             False,
         )

@@ -107,4 +107,4 @@ def check_pages(engine: Any) -> None:
         np.add.at(held, request.pages, 1)
     assert held.tolist() == engine.pool.ref_count
     assert sorted(engine.pool.free_pages) == [page for page in range(1, engine.pool.pages) if not held[page]]
-    assert engine.pool.found == {digest: page for page, digest in engine.pool.digests.items()}
+    assert engine.pool.page_of == {digest: page for page, digest in engine.pool.digests.items()}

@@ -92,14 +92,14 @@ def session(headers: dict[str, str], body: bytes) -> str:
     It is what the client says, else the messages of a chat up to the first of the user.
     """
     try:
-        asked = json.loads(body)
+        fields = json.loads(body)
     except ValueError:
-        asked = None
-    asked = asked if isinstance(asked, dict) else {}
-    messages = asked.get("messages") if isinstance(asked.get("messages"), list) else []
+        fields = None
+    fields = fields if isinstance(fields, dict) else {}
+    messages = fields.get("messages") if isinstance(fields.get("messages"), list) else []
     of_user = [i for i, x in enumerate(messages, 1) if isinstance(x, dict) and x.get("role") == "user"]
     begin = hashlib.sha256(json.dumps(messages[: of_user[0]]).encode()).hexdigest() if of_user else ""
-    return str(headers.get("x-session-id") or asked.get("prompt_cache_key") or asked.get("user") or begin)
+    return str(headers.get("x-session-id") or fields.get("prompt_cache_key") or fields.get("user") or begin)
 
 
 class SessionRouter:
@@ -114,8 +114,8 @@ class SessionRouter:
             body += part
             if len(body) > self.most:
                 break  # the server says that it is too long
-        given = ((name.decode(), text.decode(errors="replace")) for name, text in http.headers.raw)
-        headers = {name: text for name, text in given if name not in OF_CONNECTION}
+        pairs = ((name.decode(), text.decode(errors="replace")) for name, text in http.headers.raw)
+        headers = {name: text for name, text in pairs if name not in OF_CONNECTION}
         path = "/" + http.scope["raw_path"].decode("latin-1").lstrip("/")  # never another host
         replica = self.replicas.options(session_id=session(headers, body))
         for _ in range(2):  # nothing is lost of a request that a replica has not begun to answer

@@ -48,7 +48,7 @@ def pool_is_whole(pool, sequences):
         np.add.at(held, pages, 1)
     assert held.tolist() == pool.ref_count
     assert sorted(pool.free_pages) == [page for page in range(1, pool.pages) if not held[page]]
-    assert pool.found == {digest: page for page, digest in pool.digests.items()}
+    assert pool.page_of == {digest: page for page, digest in pool.digests.items()}
 
 
 def pages_are_whole(engine):

@@ -23,7 +23,8 @@ class BrokenEngine:
     """An engine whose first step returns nothing, or fails."""
 
     queued, running = 0, 0
-    device = types.SimpleNamespace(rows=[1], chunks={1: 1}, widths=[1], steps=list, followers=())
+    shapes = types.SimpleNamespace(rows=[1], chunks={1: 1}, widths=[1])
+    device = types.SimpleNamespace(shapes=shapes, steps=list, followers=())
 
     def __init__(self, act):
         self.step = act
