@@ -244,10 +244,8 @@ def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct
 def evaluation_batches(config: Config) -> Iterator[dict[str, np.ndarray]]:
     """Yields the batches of "eval"; the last one is padded."""
     sequences = Sequences(open_source(config, "eval").map(lambda pieces: (False, pieces)), config.sequence_length)
-    while sequences_of_batch := [
-        join_pieces(x, config.sequence_length) for x in itertools.islice(sequences, config.batch_size)
-    ]:
-        yield grain.experimental.batch_and_pad(sequences_of_batch, batch_size=config.batch_size)
+    while rows := [join_pieces(x, config.sequence_length) for x in itertools.islice(sequences, config.batch_size)]:
+        yield grain.experimental.batch_and_pad(rows, batch_size=config.batch_size)
 
 
 def held_out_batches(config: Config, rows: list[int]) -> list[dict[str, np.ndarray]]:

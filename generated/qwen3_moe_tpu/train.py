@@ -26,10 +26,8 @@ def find_recipe(preset: str, hardware: str) -> tuple[dict[str, object], str]:
         return {}, FLAGS
     if (preset, hardware) not in RECIPES:
         known = "; ".join(f"--preset {name} --hardware {other}" for name, other in RECIPES) or "none"
-        combination = (
-            f"--preset {preset} --hardware {hardware}" if preset else f"--hardware {hardware} without --preset"
-        )
-        raise InputError(f"{combination}: no recipe: there are {known}")
+        choice = f"--preset {preset} --hardware {hardware}" if preset else f"--hardware {hardware} without --preset"
+        raise InputError(f"{choice}: no recipe: there are {known}")
     settings = dict(RECIPES[preset, hardware])
     more_flags = settings.pop("flags", "")
     return settings, f"{HARDWARE[hardware].get('flags', FLAGS)} {more_flags}".strip()

@@ -134,8 +134,7 @@ def test_stages_send_microbatches_and_the_batch_twice(tmp_path):
         "--pipeline-microbatches 3: must be a multiple of --mesh-stage, 2",
         "--pipeline-microbatches 4: --batch-size 6 must be a multiple of "
         "--accumulation x --pipeline-microbatches x data x fsdp, 4",
-        "--mesh-stage 2 --pipeline-repeats 2: "
-        "their product must divide the layers, or periods of layers, of each scan: [6]",
+        "--mesh-stage 2 --pipeline-repeats 2: their product must divide --layers 6",
     ]
 
 

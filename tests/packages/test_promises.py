@@ -34,9 +34,9 @@ SERVING = {
     "openai.py": 530,
     "chat_template.py": 213,
     "render.py": 75,
-    "engine_thread.py": 172,
+    "engine_thread.py": 178,
     "serve.py": 56,
-    "server.py": 531,
+    "server.py": 543,
     "settings.py": 34,
 }
 KERNEL = {"pages_kernel.py": 150}  # of TPUs, where attention is one that it can do
