@@ -34,6 +34,7 @@ WORDS = [
             r"\btogether\(": "on_all_processes",
             r"\bbeside\(": "atomic_directory",
             r"tell_apart": "classify_error",
+            r"in_words_of|not there in imported|, as bf16 would|asked for again, and then|where they do not tell": "English",
             r"scaled are the|of whose gradient|as many \w+ wait as may|what is no \w+ gets|is worked for no more": "English",
         },
     ),

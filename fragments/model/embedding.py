@@ -29,7 +29,7 @@ class Embedding(nnx.Module):
         return x
 
     def kernel(self) -> Array:
-        """Returns the output head [D, V]."""
+        """Returns the kernel [D, V] of the output head."""
         with point("Embedding.head"):
             kernel = self.table.T
         return kernel

@@ -23,7 +23,7 @@ def _(config, problems):
 
 
 def rotary_angles(positions: Array, config: Config, theta: float) -> Array:
-    """Computes the angles [B, T, H/2] of positions [B, T] in fp32, as bf16 would round position 257 to 256."""
+    """Computes the angles [B, T, H/2] of positions [B, T], in fp32: bf16 rounds position 257 to 256."""
     with point("rotary_angles.size", config):
         size = config.head_size
     frequencies = theta ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / size)  # [H/2]

@@ -14,7 +14,7 @@ from generator.language.roles import decays, learning_rate
 
 class Config:
     adam_b1: float = 0.9  # decay of the mean of the gradients
-    adam_b2: float = 0.95  # decay of the mean of their squares
+    adam_b2: float = 0.95  # decay of the mean of the squared gradients
     moments_dtype: Literal["float32", "bfloat16"] = "float32"  # of the gradients' mean; bfloat16 saves memory
     adam_epsilon: float = 1e-8  # added to the root of the mean square
     weight_decay: float = 0.1  # a step subtracts learning rate * weight_decay of each matrix

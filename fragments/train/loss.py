@@ -16,7 +16,7 @@ from generator.language.roles import RULES, Config, Decoder, Embedding, gather_w
 
 class Config:
     logits_per_chunk: int = 536_870_912  # logits of a device at a time; if it has more, it computes them twice
-    gradient_dtype: Literal["float32", "bfloat16"] = "float32"  # of matrices' gradients, and of their partial sums
+    gradient_dtype: Literal["float32", "bfloat16"] = "float32"  # of gradients of matrices and their partial sums
 
 
 @splice("check_config.together")

@@ -2,11 +2,11 @@
 """Checkpoints, by Orbax: written in the background, one folder a step, which gets its name when it is whole.
 
 DIR/STEP/model     the parameters, by their paths
-DIR/STEP/training  the step and the optimizer's state; not there in imported weights, which are step 0
+DIR/STEP/training  the step and the optimizer's state; absent from imported weights (step 0)
 DIR/STEP/data      how far the data has been read
 DIR/STEP/config    the Config, as JSON, and the architecture
 
-A checkpoint that is damaged, or not finite, is an error that names it.
+A damaged or non-finite checkpoint raises an error that names it.
 """
 
 import contextlib

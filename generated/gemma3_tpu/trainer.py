@@ -244,7 +244,7 @@ class Monitor:
         drop_later_records(self.metrics_path, step)
         self.file = open(self.metrics_path, "a", buffering=1)
         self.skipped = 0  # steps in a row
-        self.seconds = collections.deque(maxlen=20)  # of the last steps
+        self.seconds = collections.deque(maxlen=20)  # seconds per step, the last 20
         self.clock, self.printed = time.perf_counter(), -math.inf  # when the last step and the last line came
 
     def record(self, step: int, values: dict[str, float]) -> None:

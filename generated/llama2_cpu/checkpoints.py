@@ -2,12 +2,12 @@
 """Checkpoints, by Orbax: written in the background, one folder a step, which gets its name when it is whole.
 
 DIR/STEP/model     the parameters, by their paths
-DIR/STEP/training  the step and the optimizer's state; not there in imported weights, which are step 0
+DIR/STEP/training  the step and the optimizer's state; absent from imported weights (step 0)
 DIR/STEP/data      how far the data has been read
 DIR/STEP/config    the Config, as JSON, and the architecture
 
 DIR is a path, gs://... or s3://.... What is damaged, or not finite, is put aside as DIR/damaged-STEP-..., and the step
-before is read, by all processes alike; what storage fails to give is asked for again, and then an error.
+before is read, by all processes alike; reads that fail are tried again, and then raise an error.
 """
 
 import contextlib

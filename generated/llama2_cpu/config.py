@@ -51,7 +51,7 @@ class Config:
 
     # train
     logits_per_chunk: int = 536_870_912  # logits of a device at a time; if it has more, it computes them twice
-    gradient_dtype: Literal["float32", "bfloat16"] = "float32"  # of matrices' gradients, and of their partial sums
+    gradient_dtype: Literal["float32", "bfloat16"] = "float32"  # of gradients of matrices and their partial sums
     z_loss: float = 0.0  # weight of the squared log of the softmax's normalizer in the loss; 0: none
     objective: str = "next_token"  # what is minimised: next_token, and with their parts dpo, dpo_norm, ipo, orpo, grpo
     loss_per: Literal["token", "sequence"] = "token"  # what counts the same: each token, or each completion
@@ -66,7 +66,7 @@ class Config:
     warmup_ratio: float = 0.01  # share of the steps over which the learning rate rises from 0 to its peak
     final_ratio: float = 0.1  # learning rate of the last step over its peak
     adam_b1: float = 0.9  # decay of the mean of the gradients
-    adam_b2: float = 0.95  # decay of the mean of their squares
+    adam_b2: float = 0.95  # decay of the mean of the squared gradients
     moments_dtype: Literal["float32", "bfloat16"] = "float32"  # of the gradients' mean; bfloat16 saves memory
     adam_epsilon: float = 1e-8  # added to the root of the mean square
     weight_decay: float = 0.1  # a step subtracts learning rate * weight_decay of each matrix

@@ -426,7 +426,7 @@ def computing(mesh: Mesh | None) -> contextlib.AbstractContextManager[object]:
 
 
 def pages_that_fit(most: int, config: Config, settings: EngineSettings, mesh: Mesh | None) -> int:
-    """Returns how many pages fit into 90 % of the devices' free memory, at most `most`; that where they do not tell."""
+    """Returns how many pages fit into 90 % of the devices' free memory; `most` if more do, or if it is unknown."""
     stats = jax.local_devices()[0].memory_stats()  # None on CPUs
     if not stats:
         return most

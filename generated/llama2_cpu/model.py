@@ -72,7 +72,7 @@ class Embedding(nnx.Module):
         return self.table[tokens].astype(dtype)  # cast after the lookup: the table's gradient is summed in fp32
 
     def kernel(self) -> Array:
-        """Returns the output head [D, V]."""
+        """Returns the kernel [D, V] of the output head."""
         return self.head[...]
 
     def logits(self, x: Array, kernel: Array) -> Array:
@@ -95,7 +95,7 @@ class Norm(nnx.Module):
 
 
 def rotary_angles(positions: Array, config: Config, theta: float) -> Array:
-    """Computes the angles [B, T, H/2] of positions [B, T] in fp32, as bf16 would round position 257 to 256."""
+    """Computes the angles [B, T, H/2] of positions [B, T], in fp32: bf16 rounds position 257 to 256."""
     size = config.head_size
     frequencies = theta ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / size)  # [H/2]
     return positions[..., None].astype(jnp.float32) * frequencies

@@ -28,7 +28,7 @@ TEXT_BYTES = 65_536  # about the longest document from a plain text file
 
 
 class Documents(NamedTuple):
-    """The documents of a file."""
+    """Reads the documents of one file by their number."""
 
     count: int
     read: Callable[[int], str]
@@ -43,7 +43,7 @@ open_file = functools.lru_cache(maxsize=256)(OpenFile)
 
 
 class Content:
-    """The bytes of a file."""
+    """Reads ranges of bytes and lines of one file."""
 
     def __init__(self, path: Path):
         self.path = path

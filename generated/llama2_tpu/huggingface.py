@@ -215,7 +215,7 @@ def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
     return config, jax.tree.map(lambda x: jnp.asarray(np.asarray(x)), model)
 
 
-def in_words_of(directory: Path, hf: dict[str, Any]) -> dict[str, Any]:
+def spelled_as_in(directory: Path, hf: dict[str, Any]) -> dict[str, Any]:
     """Returns settings as a directory's config.json spells them, with its other settings, such as eos."""
     try:
         config, there = read_hf_config(directory), read_json(directory / "config.json")
@@ -275,7 +275,7 @@ def save_hf(
         hf |= {"bos_token_id": ByteTokenizer.bos, "eos_token_id": ByteTokenizer.eos}
     else:
         copy_tokenizer(tokenizer or config.tokenizer, directory, config.tokenizer)
-        hf = in_words_of(directory, hf)
+        hf = spelled_as_in(directory, hf)
     hf["torch_dtype" if "torch_dtype" in hf else "dtype"] = dtype
     hf.pop("quantization_config", None)
     (directory / "config.json").write_text(json.dumps(hf, indent=2))
