@@ -21,6 +21,7 @@ from generator.recipe.recipe import Recipe, select
 from generator.recipe.schema import ALL
 from generator.recipe.stated import apply_statements
 from generator.thread.thread import thread, threaded_names
+from generator.tidy.tidy import RULES, indentation, tidy
 from generator.weave.adapt import Need
 from generator.weave.fill import fill_fragment
 from generator.weave.layers import check_layer_arguments, unroll_layers
@@ -146,6 +147,17 @@ def _thread(package: Weaving) -> None:
     package.definitions = program | tests
 
 
+def _tidy(package: Weaving) -> None:
+    """Tidies what is left where fragments meet; of tests, which say what is expected, only what they return."""
+
+    indent_of = indentation(package.recipe.library.files)
+
+    def tidied(key: str, text: Traced) -> Traced:
+        return tidy(text, indent_of, RULES[:1] if key.startswith("tests/") else RULES)
+
+    package.definitions = {key: replace(made, text=tidied(key, made.text)) for key, made in package.definitions.items()}
+
+
 def _link(package: Weaving) -> None:
     """Resolves names, leaves out what nothing reaches, and sorts definitions and imports into files."""
     package.linked = link_files(package.recipe, package.definitions, package.fields)
@@ -171,6 +183,7 @@ PASSES: dict[str, Callable[[Weaving], None]] = {  # in the order in which they r
     "splice": _splice,
     "layers": _layers,
     "thread": _thread,
+    "tidy": _tidy,
     "link": _link,
     "format": _format,
     "render": _render,

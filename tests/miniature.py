@@ -18,6 +18,8 @@ from generator.language.grammar import LANGUAGE
 from generator.package.package import Package
 from generator.recipe.library import Library
 from generator.thread.thread import thread, threaded_names
+from generator.tidy import tidy as seams
+from generator.tidy.tidy import indentation
 from generator.weave.fill import fill
 from generator.weave.link import collect_definitions
 from generator.weave.splice import weave_splices
@@ -88,6 +90,12 @@ def operate(settings: dict[str, object] | None = None, /, **texts: str) -> dict[
 def woven(settings: dict[str, object] | None = None, /, **texts: str) -> str:
     """All that `operate` gives as one text, formatted."""
     return format_python([Traced.join(operate(settings, **texts).values())])[0].text
+
+
+def without_seams(**texts: str) -> str:
+    """The text of `woven`, tidied before it is formatted."""
+    indent_of = indentation({f"fragments/model/{name}.py": with_imports(text) for name, text in texts.items()})
+    return format_python([Traced.join(seams.tidy(text, indent_of) for text in operate(**texts).values())])[0].text
 
 
 def definition(text: str, name: str) -> str:

@@ -59,10 +59,7 @@ def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> 
 
 def check_config(config: Config, source: str = "") -> None:
     """Raises InputError that lists all invalid settings; `source` says where they are from, if not flags."""
-    bounds = {"layers": (1, 10_000)}
-    bounds.update(rope_factor=(1, 1e9))
-    bounds.update(rope_mscale=(0, 1e9))
-    bounds.update(mtp_layers=(0, 100))
+    bounds = {"layers": (1, 10_000), "rope_factor": (1, 1e9), "rope_mscale": (0, 1e9), "mtp_layers": (0, 100)}
     bounds.update(mtp_loss_weight=(0, 1e9))
     bounds.update(balance_rate=(0, 1e9))
     bounds.update(mesh_expert=(-1, 2**31 - 1))

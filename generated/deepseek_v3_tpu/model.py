@@ -116,8 +116,7 @@ def rotate(x: Array, angles: Array, rope_scale: float) -> Array:
     partners = jnp.eye(x.shape[-1], dtype=x.dtype)[jnp.arange(x.shape[-1]) ^ 1]  # pairs x[2 i], x[2 i + 1]
     sin, cos = jnp.stack([-sin, sin], axis=-1).reshape(*sin.shape[:-1], -1), jnp.repeat(cos, 2, axis=-1)
     # the product is exact, and cheaper than slices, each of which fills half of a TPU's lanes
-    y = (x * cos + jnp.matmul(x, partners, precision="highest") * sin).astype(x.dtype)
-    return y
+    return (x * cos + jnp.matmul(x, partners, precision="highest") * sin).astype(x.dtype)
 
 
 def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
@@ -277,8 +276,7 @@ def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array
     B, T, D = x.shape
     pairs = jnp.argsort(chosen, axis=None)  # pairs of a token and an expert, sorted by expert
     rows = x.reshape(-1, D)[pairs // weights.shape[-1]]  # [B T A, D]
-    y = experts(rows, sizes)
-    y = y[jnp.argsort(pairs)].reshape(B, T, -1, D)  # back to the order of tokens
+    y = experts(rows, sizes)[jnp.argsort(pairs)].reshape(B, T, -1, D)  # back to the order of tokens
     return jnp.einsum("BTAD,BTA->BTD", y, weights.astype(x.dtype))[None]
 
 
@@ -352,8 +350,7 @@ class MixtureOfExperts(nnx.Module):
         weights = self.scale * weights
         is_chosen = jnp.any(chosen[..., None] == jnp.arange(scores.shape[-1]), axis=-2)  # [B, T, E]
         expert_load = sum_tokens(is_chosen, segment_ids)  # [E]
-        y = apply_experts(self.experts, x, weights, chosen)
-        y = y + self.shared(x)
+        y = apply_experts(self.experts, x, weights, chosen) + self.shared(x)
         return y, expert_load
 
 
@@ -433,8 +430,7 @@ class Decoder(nnx.Module):
         if positions is None:
             positions = jnp.arange(tokens.shape[1])[None]  # [1, T]
         angles = rotary_angles(positions, self.config, self.config.rope_theta)  # [B, T, H/2]
-        x = self.embedding(tokens, self.config.dtype)
-        x = shard(x, "batch", "sequence", "residual")
+        x = shard(self.embedding(tokens, self.config.dtype), "batch", "sequence", "residual")
 
         # prevent_cse: not needed in a scan, which keeps its forward and backward pass apart
         remat = functools.partial(jax.checkpoint, policy=remat_policy(self.config.remat), prevent_cse=False)

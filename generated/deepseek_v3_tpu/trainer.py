@@ -227,8 +227,8 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
         "train/learning_rate": learning_rate(updates_done, config),
         "train/gradient_norm": norm,
         "train/skipped": ~finite,
+        "train/mtp_loss": sums["mtp_cross_entropy"].sum() / jnp.maximum(sums["mtp_targets"].sum(), 1),
     }
-    metrics["train/mtp_loss"] = sums["mtp_cross_entropy"].sum() / jnp.maximum(sums["mtp_targets"].sum(), 1)
     # load of the busiest expert, as a multiple of the mean
     metrics["train/expert_load"] = sums["expert_load"].max() / sums["expert_load"].mean()
     return dataclasses.replace(state, step=state.step + 1, model=model, opt_state=opt_state), metrics

@@ -66,8 +66,7 @@ class Embedding(nnx.Module):
     def __call__(self, tokens: Array, dtype: str) -> Array:
         """Looks up tokens [B, T]: [B, T, D]."""
         x = self.table[tokens].astype(dtype)  # cast after the lookup: the table's gradient is summed in fp32
-        x = x * x.shape[-1] ** 0.5
-        return x
+        return x * x.shape[-1] ** 0.5
 
     def kernel(self) -> Array:
         """Returns the kernel [D, V] of the output head."""
@@ -105,8 +104,7 @@ def rotate(x: Array, angles: Array) -> Array:
     partners = jnp.roll(jnp.eye(x.shape[-1], dtype=x.dtype), x.shape[-1] // 2, axis=1)  # pairs x[i], x[i + H/2]
     sin, cos = jnp.concatenate([-sin, sin], axis=-1), jnp.concatenate([cos, cos], axis=-1)  # [B, T, 1, H]
     # the product is exact, and cheaper than slices, each of which fills half of a TPU's lanes
-    y = (x * cos + jnp.matmul(x, partners, precision="highest") * sin).astype(x.dtype)
-    return y
+    return (x * cos + jnp.matmul(x, partners, precision="highest") * sin).astype(x.dtype)
 
 
 def attend(q: Array, k: Array, v: Array, segment_ids: Array | None, window: int) -> Array:
@@ -184,8 +182,7 @@ class Attention(nnx.Module):
         q, k = rotate(q, angles), rotate(k, angles)
         q = (q.astype(jnp.float32) * self.query_scale).astype(q.dtype)
         context = attend(q, k, v, segment_ids, self.window)  # [B, T, N, H]
-        y = self.out(context)  # [B, T, D]
-        return checkpoint_name(y, "out")
+        return checkpoint_name(self.out(context), "out")  # [B, T, D]
 
 
 class FeedForward(nnx.Module):
@@ -245,8 +242,7 @@ class Period(nnx.Module):
         x = self.local_2(x, angles, segment_ids)
         x = self.local_3(x, angles, segment_ids)
         x = self.local_4(x, angles, segment_ids)
-        x = self.full(x, angles=global_angles, segment_ids=segment_ids)
-        return x
+        return self.full(x, angles=global_angles, segment_ids=segment_ids)
 
 
 class Decoder(nnx.Module):
@@ -270,8 +266,7 @@ class Decoder(nnx.Module):
         global_angles = (
             rotary_angles(positions, self.config, self.config.global_rope_theta) / self.config.global_rope_factor
         )
-        x = self.embedding(tokens, self.config.dtype)
-        x = shard(x, "batch", "sequence", "residual")
+        x = shard(self.embedding(tokens, self.config.dtype), "batch", "sequence", "residual")
 
         # prevent_cse: not needed in a scan, which keeps its forward and backward pass apart
         remat = functools.partial(jax.checkpoint, policy=remat_policy(self.config.remat), prevent_cse=False)

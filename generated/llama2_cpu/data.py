@@ -70,8 +70,7 @@ def identity(tokenizer: AnyTokenizer) -> dict[str, Any]:
 def fingerprint(data: str) -> list[Any]:
     """Returns names and sizes of the files of each source, which stay the same when it is moved."""
     paths = [path for _, path in split_mixture(data)]
-    sources = [read_description(x) or [[file.name, file.stat().st_size] for file in find_files(x)] for x in paths]
-    return sources
+    return [read_description(x) or [[file.name, file.stat().st_size] for file in find_files(x)] for x in paths]
 
 
 def special_texts(tokenizer: AnyTokenizer) -> re.Pattern[str]:
@@ -365,8 +364,7 @@ def open_source(config: Config, split: str) -> grain.MapDataset:
         raise InputError(f"tokenizer {config.tokenizer}: its {known} tokens exceed a vocab_size of {most}: raise that")
     data = config.eval_data if split == "eval" and config.eval_data else config.data
     weights, paths = zip(*split_mixture(data), strict=True)
-    source = grain.MapDataset.mix([open_pieces(config, path, tokenizer, split) for path in paths], weights)
-    return source
+    return grain.MapDataset.mix([open_pieces(config, path, tokenizer, split) for path in paths], weights)
 
 
 def repeat(source: grain.MapDataset, seed: int) -> grain.MapDataset:

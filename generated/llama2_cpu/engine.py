@@ -435,8 +435,7 @@ def pages_that_fit(most: int, config: Config, settings: EngineSettings, mesh: Me
     left = 0.9 * stats["bytes_limit"] - stats["bytes_in_use"]
     fitting = int(64 * left / pool.memory_analysis().output_size_in_bytes) - 1  # one is never read
     if fitting < 1:
-        remedy = "raise --mesh-tensor"
-        remedy += ", or give --int8"
+        remedy = "raise --mesh-tensor, or give --int8"
         raise InputError(f"the model leaves no memory for the KV cache: {remedy}")
     return min(most, fitting)
 

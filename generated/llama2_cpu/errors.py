@@ -94,8 +94,7 @@ def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> 
 
 def check_config(config: Config, source: str = "") -> None:
     """Raises InputError that lists all invalid settings; `source` says where they are from, if not flags."""
-    bounds = {"layers": (1, 10_000)}
-    bounds.update(mesh_context=(-1, 2**31 - 1))
+    bounds = {"layers": (1, 10_000), "mesh_context": (-1, 2**31 - 1)}
     bounds.update(mesh_data=(-1, 2**31 - 1), mesh_fsdp=(-1, 2**31 - 1), mesh_tensor=(-1, 2**31 - 1))
     bounds.update(mesh_stage=(-1, 2**31 - 1))
     bounds.update(eval_share=(0, 0.999))

@@ -38,8 +38,7 @@ def evaluate(
 
     mesh = make_mesh(1, -1, 1)
     saved, model = load_checkpoint(checkpoint_dir, mesh)
-    changed = {"eval_data": data, "batch_size": batch_size, "accumulation": 1}
-    changed["objective"] = "next_token"
+    changed = {"eval_data": data, "batch_size": batch_size, "accumulation": 1, "objective": "next_token"}
     config = dataclasses.replace(saved, **changed, tokenizer=tokenizer or saved.tokenizer)
     check_config(config)
     layout = {name: x.sharding for name, x in abstract_batch(config, mesh).items()}

@@ -145,8 +145,7 @@ class Attention(nnx.Module):
                 cache = cache._replace(key=heads_in_int8(cache.key), value=heads_in_int8(cache.value))
             context = attend_cached(q, cache, pages, positions, q.shape[-1] ** -0.5)
         context = shard(context, "batch", "sequence", "heads", None)  # of all tokens, until the product with `out`
-        y = self.out(context)  # [B, T, D]
-        return checkpoint_name(y, "out"), cache
+        return checkpoint_name(self.out(context), "out"), cache  # [B, T, D]
 
 
 class FeedForward(nnx.Module):

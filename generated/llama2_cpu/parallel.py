@@ -89,8 +89,7 @@ def shard(x: Array, *axes: str | None) -> Array:
     tensor = jax.sharding.get_abstract_mesh().shape["tensor"]
     if axes[-1] == "residual" and x.shape[-2] % tensor == 0:  # not where tokens are decoded one by one
         spec[-2] = (*RULES["sequence"], "tensor")
-    x = jax.lax.with_sharding_constraint(x, PartitionSpec(*spec))
-    return x
+    return jax.lax.with_sharding_constraint(x, PartitionSpec(*spec))
 
 
 def gather_whole(x: Array, axes: tuple[str, ...], axis: int, dtype: str) -> Array:
@@ -150,8 +149,7 @@ def remat_policy(remat: str, offload: str) -> Callable[..., bool]:
     if not REMAT.keys() >= set(names := remat.split(",")):
         raise InputError(f"--remat {remat}: give one of {', '.join(REMAT)}, or several with commas and no space")
     policy = functools.reduce(policies.save_from_both_policies, [REMAT[name] for name in names])
-    policy = offload_policy(policy, offload)
-    return policy
+    return offload_policy(policy, offload)
 
 
 def abstract(create: Callable[[], Any], mesh: Mesh | None) -> Any:

@@ -127,8 +127,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
     options = {"is_causal": True, "implementation": "cudnn" if cudnn else "xla"}
     if segment_ids is not None:  # cuDNN has none, so they become a mask [B, 1, T, T]
         options["mask"] = segment_ids[:, None, :, None] == segment_ids[:, None, None, :]
-    context = jax.nn.dot_product_attention(q, k, v, **options)
-    return context
+    return jax.nn.dot_product_attention(q, k, v, **options)
 
 
 class Attention(nnx.Module):
@@ -150,8 +149,7 @@ class Attention(nnx.Module):
         q, (k, v) = checkpoint_name(q, "query"), checkpoint_name((k, v), "key_value")
         q, k = rotate(q, angles), rotate(k, angles)
         context = attend(q, k, v, segment_ids)  # [B, T, N, H]
-        y = self.out(context)  # [B, T, D]
-        return checkpoint_name(y, "out")
+        return checkpoint_name(self.out(context), "out")  # [B, T, D]
 
 
 class FeedForward(nnx.Module):
@@ -203,8 +201,7 @@ class Decoder(nnx.Module):
         if positions is None:
             positions = jnp.arange(tokens.shape[1])[None]  # [1, T]
         angles = rotary_angles(positions, self.config, self.config.rope_theta)  # [B, T, H/2]
-        x = self.embedding(tokens, self.config.dtype)
-        x = shard(x, "batch", "sequence", "residual")
+        x = shard(self.embedding(tokens, self.config.dtype), "batch", "sequence", "residual")
 
         # prevent_cse: not needed in a scan, which keeps its forward and backward pass apart
         remat = functools.partial(jax.checkpoint, policy=remat_policy(self.config.remat), prevent_cse=False)

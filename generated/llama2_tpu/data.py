@@ -253,5 +253,4 @@ def held_out_batches(config: Config, rows: list[int]) -> list[dict[str, np.ndarr
     if not (config.eval_data or config.eval_share):
         return []
     first = itertools.islice(evaluation_batches(config), config.eval_batches)
-    batches = [{name: values[rows] for name, values in batch.items()} for batch in first]
-    return batches
+    return [{name: values[rows] for name, values in batch.items()} for batch in first]

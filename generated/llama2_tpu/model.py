@@ -104,8 +104,7 @@ def rotate(x: Array, angles: Array) -> Array:
     partners = jnp.roll(jnp.eye(x.shape[-1], dtype=x.dtype), x.shape[-1] // 2, axis=1)  # pairs x[i], x[i + H/2]
     sin, cos = jnp.concatenate([-sin, sin], axis=-1), jnp.concatenate([cos, cos], axis=-1)  # [B, T, 1, H]
     # the product is exact, and cheaper than slices, each of which fills half of a TPU's lanes
-    y = (x * cos + jnp.matmul(x, partners, precision="highest") * sin).astype(x.dtype)
-    return y
+    return (x * cos + jnp.matmul(x, partners, precision="highest") * sin).astype(x.dtype)
 
 
 def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
@@ -176,8 +175,7 @@ class Attention(nnx.Module):
         q, (k, v) = checkpoint_name(q, "query"), checkpoint_name((k, v), "key_value")
         q, k = rotate(q, angles), rotate(k, angles)
         context = attend(q, k, v, segment_ids)  # [B, T, N, H]
-        y = self.out(context)  # [B, T, D]
-        return checkpoint_name(y, "out")
+        return checkpoint_name(self.out(context), "out")  # [B, T, D]
 
 
 class FeedForward(nnx.Module):
@@ -229,8 +227,7 @@ class Decoder(nnx.Module):
         if positions is None:
             positions = jnp.arange(tokens.shape[1])[None]  # [1, T]
         angles = rotary_angles(positions, self.config, self.config.rope_theta)  # [B, T, H/2]
-        x = self.embedding(tokens, self.config.dtype)
-        x = shard(x, "batch", "sequence", "residual")
+        x = shard(self.embedding(tokens, self.config.dtype), "batch", "sequence", "residual")
 
         # prevent_cse: not needed in a scan, which keeps its forward and backward pass apart
         remat = functools.partial(jax.checkpoint, policy=remat_policy(self.config.remat), prevent_cse=False)

@@ -59,9 +59,7 @@ def field_problems(settings: object, bounds: dict[str, tuple[float, float]]) -> 
 
 def check_config(config: Config, source: str = "") -> None:
     """Raises InputError that lists all invalid settings; `source` says where they are from, if not flags."""
-    bounds = {"layers": (1, 10_000)}
-    bounds.update(load_balance=(0, 1e9))
-    bounds.update(mesh_expert=(-1, 2**31 - 1))
+    bounds = {"layers": (1, 10_000), "load_balance": (0, 1e9), "mesh_expert": (-1, 2**31 - 1)}
     bounds.update(mesh_data=(-1, 2**31 - 1), mesh_fsdp=(-1, 2**31 - 1), mesh_tensor=(-1, 2**31 - 1))
     bounds.update(eval_share=(0, 0.999))
     bounds.update(warmup_ratio=(0, 1), final_ratio=(0, 1))

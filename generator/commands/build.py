@@ -56,7 +56,7 @@ def command(
     For a package with committed = false there, --all writes only its lock, into packages.lock, unless its files exist.
 
     --after PASS shows how the package is woven: every line after that pass, with the fragment that it comes from. The
-    passes are state, fill, splice, layers, thread, link, format and render.
+    passes are state, fill, splice, layers, thread, tidy, link, format and render.
 
     --own DIR makes a project with this one package, for you to edit: gen update merges later changes of gen into it.
     """

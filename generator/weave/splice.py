@@ -41,7 +41,6 @@ from generator.weave.branches import check_branches, find_branches
 from generator.weave.generators import complete_generators
 from generator.weave.order import sort_splices
 from generator.weave.points import Point, find_points
-from generator.weave.returns import return_directly
 from generator.weave.shared import check_shared_bound, find_shared
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -157,8 +156,7 @@ def _replace_point(edits: Edits, point: Point, bodies: list[tuple[Splice, Traced
             _has_proceed(splice, body, point)
         texts = [body for _, body in bodies]
     texts = [text for text in texts if not _is_only_pass(text)]
-    if not return_directly(edits, point, texts):
-        edits.put(point.statement, [statement for text in texts for statement in edits.copy(text)])
+    edits.put(point.statement, [statement for text in texts for statement in edits.copy(text)])
 
 
 def _is_only_pass(body: Traced) -> bool:

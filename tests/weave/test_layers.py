@@ -159,8 +159,7 @@ def test_without_a_pattern_a_package_reads_as_if_nothing_could_repeat():
                     x = layer(x)
                     return x
 
-                x = block(x, self.layers)
-                return x
+                return block(x, self.layers)
         """
     )
     numbers = 'Model(config), {"layers": range(config.layers)}, config.layers * 10, config.layers\n'
@@ -186,8 +185,7 @@ def test_a_period():
 
             def __call__(self, x):
                 x = self.local(x)
-                x = self.full(x)
-                return x
+                return self.full(x)
         """
     )
     assert "self.layers = Period(config, config.layers // 2)" in text
@@ -231,12 +229,11 @@ class TestGroups:
                         x = layer(x)
                         return x
 
-                    x = block(x, self.layers)
-                    return x
+                    return block(x, self.layers)
             """
         )
         assert "self.moved_0 = MovedBlock(config, scale)" in definition(text, "Period")
-        moved = "x = self.scale * x\n        x = x + 100\n        return x\n"
+        moved = "x = self.scale * x\n        return x + 100\n"
         assert definition(text, "MovedAttention").endswith(moved)
         assert definition(text, "PlainAttention").endswith("(self, x):\n        return self.scale * x\n")
         assert "self.attention = MovedAttention(config, scale)" in definition(text, "MovedBlock")
@@ -361,8 +358,7 @@ class TestValuesThatAreThreaded:
 
                 def __call__(self, x, angles, slow_angles):
                     x = self.a(x, angles)
-                    x = self.b(x, angles=slow_angles)
-                    return x
+                    return self.b(x, angles=slow_angles)
             """
         )
 

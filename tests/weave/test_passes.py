@@ -42,7 +42,8 @@ EXPECTED = {  # the lines of `helper` after each pass, without headings
     "fill": [f'{HOST}:6 |     point("helper.end", x)'],
     "splice": [f"{HOST}:4    | def helper(x):", f"{ENDING}:10 |     x = x * scale", f"{HOST}:7    |     return x"],
     "thread": [f"{HOST}:4    | def helper(x, scale):  <- {ENDING}:5"],
-    "format": [f"{HOST}:4    | def helper(x, scale):  <- {ENDING}:5"],
+    "tidy": [f"{HOST}:7 |     return x * scale  <- {ENDING}:10"],
+    "format": [f"{HOST}:4 | def helper(x, scale):  <- {ENDING}:5"],
 }
 
 
@@ -60,7 +61,7 @@ def test_text_after_each_pass():
     assert after("thread", "model.py")[0] == "== model.py helper" and "== model.py" in after("link", "model.py")
     assert {"== config.py", "== model.py"} < {*after("render", None)}
     for name, only, remedy in (
-        ("spice", None, "They are state, fill, splice, layers, thread, link, format, render."),
+        ("spice", None, "They are state, fill, splice, layers, thread, tidy, link, format, render."),
         ("thread", "helpers", "Did you mean helper?"),
     ):
         with pytest.raises(LoomError) as raised:

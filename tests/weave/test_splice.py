@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from miniature import refused, run, tidy, woven
+from miniature import refused, run, tidy, without_seams, woven
 
 HOST = """
     from generator.language import point
@@ -115,11 +115,11 @@ class TestABlock:
     """
 
     def test_without_a_splice_they_stay(self):
-        plain = "def attend(q):\n    # the plain way\n    context = q + 1\n    return context\n"
-        assert woven(host=self.HOST) == plain
+        plain = "def attend(q):\n    # the plain way\n    return q + 1\n"
+        assert without_seams(host=self.HOST) == plain
 
     def test_replaced(self):
-        text = woven(host=self.HOST, flash='@splice("attend")\ndef _(q, context):\n    context = q * 5\n')
+        text = without_seams(host=self.HOST, flash='@splice("attend")\ndef _(q, context):\n    context = q * 5\n')
         assert text == "def attend(q):\n    return q * 5\n"
 
     def test_wrapped_twice_in_order(self):
@@ -137,7 +137,7 @@ class TestABlock:
                 with scope("attention"):
                     proceed()
         """
-        assert woven(host=self.HOST, scope=scope, cache=cache) == tidy("""
+        assert without_seams(host=self.HOST, scope=scope, cache=cache) == tidy("""
             def attend(q):
                 with scope("attention"):
                     if q < 0:
@@ -159,7 +159,7 @@ class TestABlock:
         for other in 'before="one"', "optional=True":  # no order helps
             assert refused(host=self.HOST, one=one, two=two.replace('after="one"', other)) == said
         two = two.replace("context = -q", "proceed()")
-        assert woven(host=self.HOST, one=one, two=two) == tidy("def attend(q):\n    return q\n")
+        assert without_seams(host=self.HOST, one=one, two=two) == tidy("def attend(q):\n    return q\n")
 
     def test_one_that_replaces_goes_first(self):
         one = '@splice("attend")\ndef _():\n    with scope():\n        proceed()\n'
@@ -169,7 +169,7 @@ class TestABlock:
             "those of model/one (fragments/model/one.py:2)\n"
             "  Call proceed() where they go, or put this splice first: before=..."
         )
-        text = woven(host=self.HOST, one=one, two=two.replace("after", "before"))
+        text = without_seams(host=self.HOST, one=one, two=two.replace("after", "before"))
         assert "with scope():\n        context = -q" in text
 
 
@@ -311,16 +311,16 @@ class TestAPointBeforeAReturn:
         ("host", "lines", "body"),
         [
             (HOST, [], ["return 2 * (x + 1)  # twice"]),
-            (HOST, ["y = y + 3"], ["y = 2 * (x + 1)  # twice", "y = y + 3", "return y"]),
+            (HOST, ["y = y + 3"], ["y = 2 * (x + 1)  # twice", "return y + 3"]),
             (BLOCK, [], ["return 2 * (x + 1)  # twice"]),
             (BLOCK, ["y = x + x"], ["return x + x"]),
-            (BLOCK, ["x = x + 1", "y = x + x"], ["x = x + 1", "y = x + x", "return y"]),
+            (BLOCK, ["x = x + 1", "y = x + x"], ["x = x + 1", "return x + x"]),
         ],
     )
     def test_result(self, host, lines, body):
         reads = "x, y" if host == self.BLOCK else "y"
         splice = "\n    ".join([f'@splice("double.result")\ndef _({reads}):', *lines])
-        text = woven(host=host, spliced=splice) if lines else woven(host=host)
+        text = without_seams(host=host, spliced=splice) if lines else without_seams(host=host)
         assert text == "\n    ".join(["def double(x):", *body]) + "\n"
 
 

@@ -75,7 +75,7 @@ PACKED = [  # from the batch over loss, model and scanned, rematerialised blocks
     ("__call__(self, tokens):", "__call__(self, tokens, segment_ids):"),
     ("astype(float))", "astype(float), segment_ids)"),
     ('batch["tokens"])', 'batch["tokens"], batch["segment_ids"])'),
-    ('total = jnp.sum(logits)\n        point("loss.terms", total)\n        return total', "return jnp.sum(logits)"),
+    ('        point("loss.terms", total)\n', ""),
 ]
 BALANCE = """
     import jax.numpy as jnp

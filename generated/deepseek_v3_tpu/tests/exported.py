@@ -16,8 +16,7 @@ from .small import SMALL
 def exported_config() -> Config:
     """Returns the config of a model that transformers has in full."""
     config = dataclasses.replace(SMALL, width=PRESETS["tiny"].width)  # GPT-2's heads fill the width
-    config = dataclasses.replace(config, mtp_layers=0)  # transformers does not save MTP layers
-    return config
+    return dataclasses.replace(config, mtp_layers=0)  # transformers does not save MTP layers
 
 
 def random_model(config: Config) -> Decoder:

@@ -9,8 +9,7 @@ def loss(model: Decoder, batch: dict[str, list]) -> float:
     """The mean square."""
     predicted, penalty = model(batch["tokens"], batch["segment_ids"])
     total = sum((p - t) ** 2 for p, t in zip(predicted, batch["targets"]))
-    total = total + 0.01 * penalty
-    return total
+    return total + 0.01 * penalty
 
 
 def main() -> None:

@@ -1,0 +1,1 @@
+"""Tidies where fragments meet: what is two statements only because a point stood between them becomes one."""
