@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import functools
 import importlib
 import os
 import shutil
@@ -123,7 +124,7 @@ def compare_training(package, reference, run_dir: Path, tokens: int, steps: int)
     with jax.set_mesh(mesh):
         structure = jax.tree.structure(jax.eval_shape(lambda: package("model").Decoder(config, nnx.Rngs(0))))
         state = train.create_state(config, mesh, jax.tree.unflatten(structure, jax.tree.leaves(model)))
-        step = jax.jit(train.train_step, donate_argnums=0)
+        step = jax.jit(functools.partial(train.train_step, config=config), donate_argnums=0)
         for number, batch in enumerate(ids):
             arrays = {"tokens": batch[:, :-1], "targets": batch[:, 1:], "weights": np.ones((2, tokens), np.float32)}
             arrays["positions"] = np.broadcast_to(np.arange(tokens, dtype=np.int32), (2, tokens))

@@ -70,7 +70,7 @@ def ours(package: str, config: Any, tokens: np.ndarray) -> tuple[Callable, Calla
     batch = jax.device_put(batch)
     with jax.set_mesh(mesh):
         state = train.create_state(config, mesh)
-        step = train.compile_step(state, batch)
+        step = train.compile_step(state, batch, config)
 
     def run() -> None:
         nonlocal state

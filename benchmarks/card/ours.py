@@ -73,7 +73,7 @@ def train(task: Task) -> None:
     with jax.set_mesh(mesh):
         state, batch = module_.create_state(config, mesh), jax.device_put(batch)
         start = time.perf_counter()
-        step = module_.compile_step(state, batch)
+        step = module_.compile_step(state, batch, config)
         compile_seconds = time.perf_counter() - start
     losses = []
 

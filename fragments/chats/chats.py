@@ -37,7 +37,7 @@ from generator.language.roles import (
 requires("chat_template", "render/generation", "data/chat_data")
 
 
-class Config:
+class DataConfig:
     loss_on: Literal["assistant", "last", "all"] = "assistant"  # of a chat: what the assistant says, its last turn, all
     long_chats: Literal["truncate", "drop", "refuse"] = "truncate"  # what becomes of chats longer than a sequence
 

@@ -27,6 +27,7 @@ from generator.language import point
 from generator.language.roles import (
     ARCHITECTURE,
     Batches,
+    Config,
     Decoder,
     InputError,
     absolute,
@@ -41,7 +42,9 @@ from generator.language.roles import (
 )
 
 
-class Config:
+class CheckpointConfig:
+    """What is saved, where, and for how long."""
+
     checkpoint_dir: str = ""  # for checkpoints and metrics; a run resumes from it; "": a new runs/DATE-TIME
     keep_last: int = 3  # newest checkpoints that are kept
     keep_every: int = 0  # checkpoints at multiples of this many steps are kept for good; 0: none

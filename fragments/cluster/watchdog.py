@@ -15,7 +15,7 @@ from generator.language import splice
 from generator.language.roles import ExitCode
 
 
-class Config:
+class TrainConfig:
     hang_factor: float = 20.0  # ends a run that has no step for this many times its recent median step time
     hang_seconds: float = 600.0  # least time before a run is ended, to compile, evaluate or save; 0: never
 

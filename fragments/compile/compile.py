@@ -73,7 +73,7 @@ def main() -> None:
         Path(command.hlo).touch()  # fails now, and not after minutes
     with jax.set_mesh(mesh):
         with point("compile.step", config, mesh, chip, jax):
-            compiled = compile_step(abstract(lambda: new_state(config), mesh), abstract_batch(config, mesh))
+            compiled = compile_step(abstract(lambda: new_state(config), mesh), abstract_batch(config, mesh), config)
 
     memory = compiled.memory_analysis()
     arguments, temporaries = memory.argument_size_in_bytes, memory.temp_size_in_bytes

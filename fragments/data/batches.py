@@ -21,6 +21,7 @@ from generator.language.roles import (
     RULES,
     TEXT_BYTES,
     AnyTokenizer,
+    Config,
     InputError,
     encode_document,
     fingerprint,
@@ -32,7 +33,7 @@ from generator.language.roles import (
 )
 
 
-class Config:
+class DataConfig:
     eval_data: str = ""  # evaluation documents, in the form of data; "": a held-out share of data
     eval_share: float = 0.02  # share of documents held out without eval_data, the last ones, at most 10,000; 0: none
     sequence_length: int = 4096  # tokens in one training sequence

@@ -15,7 +15,9 @@ from generator.language import point
 from generator.language.roles import JSONL, InputError, open_by_format, open_file
 
 
-class Config:
+class DataConfig:
+    """What the batches are made of."""
+
     data: str = ""  # documents: a file, a folder or a pattern of files; "": Python's standard library
     text_field: str = "text"  # field or column of the text, in files that have any
 

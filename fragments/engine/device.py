@@ -13,10 +13,10 @@ from generator.language import point, setting
 from generator.language.roles import (
     BIASES,
     Biases,
-    Config,
     Decoder,
     EngineSettings,
     InputError,
+    ModelConfig,
     Slots,
     StepInput,
     StepOutput,
@@ -35,7 +35,7 @@ def computing(mesh: Mesh | None) -> contextlib.AbstractContextManager[object]:
     return jax.set_mesh(mesh) if mesh else contextlib.nullcontext()
 
 
-def pages_that_fit(most: int, config: Config, settings: EngineSettings, mesh: Mesh | None) -> int:
+def pages_that_fit(most: int, config: ModelConfig, settings: EngineSettings, mesh: Mesh | None) -> int:
     """Returns how many pages fit into 90 % of the devices' free memory; `most` if more do, or if it is unknown."""
     stats = jax.local_devices()[0].memory_stats()  # None on CPUs
     if not stats:
@@ -64,7 +64,7 @@ class Device:
     """Weights, KV cache and tokens, and the compiled steps: a few shapes, compiled before the first request."""
 
     def __init__(
-        self, config: Config, model: Decoder, settings: EngineSettings, mesh: Mesh | None, pages: int, longest: int
+        self, config: ModelConfig, model: Decoder, settings: EngineSettings, mesh: Mesh | None, pages: int, longest: int
     ):
         rows, size, chunk = settings.max_sequences, settings.page_size, min(settings.chunk, longest)
         point("Device.model", model)

@@ -9,20 +9,20 @@ import numpy as np
 from jax import Array
 
 from generator.language import alike, excludes, point, proceed, provide, receive, requires, splice
-from generator.language.roles import Cache, Config, Decoder, EngineSettings, MTPLayer, Pages, Request, positions_of
+from generator.language.roles import Cache, Decoder, EngineSettings, ModelConfig, MTPLayer, Pages, Request, positions_of
 
 requires("mtp", "speculation")
 excludes("sliding_window", "chunked_attention")  # where layers differ in their number of pages
 alike("hidden_mtp", "Decoder.hidden")
 
 
-def count_draft_layers(config: Config, settings: EngineSettings) -> int:
+def count_draft_layers(config: ModelConfig, settings: EngineSettings) -> int:
     """Returns 1 with speculative decoding and an MTP layer, else 0. Later MTP layers would need its draft tokens."""
     return min(config.mtp_layers, settings.draft_tokens, 1)
 
 
 def hidden_mtp(
-    model: Decoder, x: Array, following: Array, positions: Array, pages: Pages, cache: Cache, config: Config
+    model: Decoder, x: Array, following: Array, positions: Array, pages: Pages, cache: Cache, config: ModelConfig
 ) -> tuple[Array, Cache]:
     """Applies the first MTP layer to x [B, T, D] and the following tokens [B, T]; returns its keys and values too."""
     embedded = model.embedding(following, config.dtype)

@@ -8,9 +8,9 @@ import numpy as np
 
 from generator.language import point, proceed, provide, requires, splice
 from generator.language.roles import (
-    Config,
     EngineSettings,
     InputError,
+    ModelConfig,
     WindowPages,
     computing,
     empty_pages,
@@ -23,7 +23,7 @@ from generator.language.roles import (
 requires("sliding_window or chunked_attention")
 
 
-def window_room(config: Config, settings: EngineSettings) -> int:
+def window_room(config: ModelConfig, settings: EngineSettings) -> int:
     """Returns the pages of each layer with a window: twice what running sequences use, as free ones cache prefixes."""
     longest, size = settings.max_length or config.context_length, settings.page_size
     written = settings.chunk  # by a step, at most

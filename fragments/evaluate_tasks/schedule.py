@@ -19,7 +19,7 @@ from generator.language.roles import (
 )
 
 
-class Config:
+class TrainConfig:
     eval_tasks: str = ""  # tasks of lm-eval, or .yaml files, comma-separated
     eval_tasks_every: int = 0  # steps between evaluations on them, a multiple of eval_every; the last step has one too
     eval_tasks_limit: int = 0  # documents of each task; 0: all

@@ -17,6 +17,7 @@ from safetensors.numpy import save_file
 from generator.language import layers, point, setting
 from generator.language.roles import (
     ByteTokenizer,
+    Config,
     Decoder,
     InputError,
     LazyArray,
@@ -27,7 +28,7 @@ from generator.language.roles import (
 )
 
 
-class Config:
+class CheckpointConfig:
     # default dtype of exported tensors; an imported model has its own
     export_dtype: Literal["float32", "bfloat16", "float16"] = "float32"
 

@@ -24,6 +24,7 @@ from generator.language.roles import (
     WAITS,
     Batches,
     Checkpoints,
+    Config,
     Damage,
     InputError,
     absolute,
@@ -38,7 +39,7 @@ from generator.language.roles import (
 requires("agreement")
 
 
-class Config:
+class CheckpointConfig:
     local_checkpoint_dir: str = ""  # folder on a disk of each machine, for checkpoints between the others
     local_checkpoint_every: int = 0  # steps between checkpoints there; 0: none
 

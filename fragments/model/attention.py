@@ -11,7 +11,7 @@ from generator.language import layers, point, splice
 from generator.language.roles import Linear, attend
 
 
-class Config:
+class ModelConfig:
     heads: int  # query heads
     head_size: int  # size of one head
 
@@ -19,7 +19,7 @@ class Config:
 class Attention(nnx.Module):
     """Projects to heads, attends, and projects back to the width of the residual."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         D, N, H = config.width, config.heads, config.head_size
         std = config.init_std
         with point("Attention.query_key_value", D, N, H, std, rngs):

@@ -13,7 +13,7 @@ from generator.language import excludes, provide, splice
 excludes("attend_cudnn")  # its kernel has no caps
 
 
-class Config:
+class ModelConfig:
     attention_soft_cap: float  # bound on the absolute value of attention scores
 
 

@@ -9,7 +9,7 @@ from jax import Array
 from generator.language import provide, splice
 
 
-class Config:
+class ModelConfig:
     temperature_scale: float = 0.1  # growth of queries with the logarithm of their position
     temperature_floor: int = 8192  # positions in a step of that growth; the first step is not scaled
 

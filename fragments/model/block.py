@@ -7,13 +7,13 @@ from flax import nnx
 from jax import Array
 
 from generator.language import point, splice
-from generator.language.roles import Attention, Config, FeedForward, Norm, shard
+from generator.language.roles import Attention, FeedForward, ModelConfig, Norm, shard
 
 
 class Block(nnx.Module):
     """Adds attention, then the feed-forward, to the residual stream; each takes a normed input."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         self.attention_norm = Norm(config.width, config.norm_epsilon)
         self.attention = Attention(config, rngs)
         self.mlp_norm = Norm(config.width, config.norm_epsilon)

@@ -17,7 +17,7 @@ from generator.language.roles import UNSEEN
 EVERYTHING = 2**30  # the chunk of a layer with full attention
 
 
-class Config:
+class ModelConfig:
     chunk_size: int  # positions of a chunk; chunks are counted from the start of each document
 
 
@@ -29,19 +29,19 @@ def chunk_ids(tokens, positions, segment_ids, config) -> Array:
     return jnp.broadcast_to(last - positions // config.chunk_size, tokens.shape)  # [B, T]
 
 
-def window_layers(config: Config) -> np.ndarray:
+def window_layers(config: ModelConfig) -> np.ndarray:
     """Returns whether each layer is chunked, [L], in the order of the scans."""
     counts = jax.tree.leaves(layers.stacked(lambda group: group.count))
     chunks = jax.tree.leaves(layers.stacked(lambda group: group.chunk))
     return np.repeat(np.array(chunks) < EVERYTHING, counts)
 
 
-def window_size(config: Config) -> int:
+def window_size(config: ModelConfig) -> int:
     """Returns how many tokens a token can see in a chunked layer, including itself."""
     return config.chunk_size
 
 
-def window_start(config: Config, position: int) -> int:
+def window_start(config: ModelConfig, position: int) -> int:
     """Returns the first position that a token at `position` sees in a chunked layer."""
     return position // config.chunk_size * config.chunk_size
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from generator.language import splice
 
 
-class Config:
+class ModelConfig:
     clip_qkv: float  # largest absolute value of an element of a query, a key or a value
 
 

@@ -1,5 +1,6 @@
 """Decoder: one block scanned over stacked layers."""
 
+import dataclasses
 import functools
 from typing import Literal
 
@@ -12,18 +13,25 @@ from generator.language import layers, point, provide, setting, splice
 from generator.language.roles import Embedding, Norm, remat_policy, shard
 
 
-class Config:
+class ModelConfig:
+    """Sizes of the model, and how it computes: the settings that a model holds."""
+
     width: int  # size of the residual stream
     layers: int  # number of blocks
     context_length: int = 4096  # longest sequence to generate or serve, in tokens
     dtype: Literal["float32", "bfloat16"] = setting("dtype")  # of computation; parameters are always float32
 
+    @property
+    def model(self) -> "ModelConfig":
+        """Returns the settings of the model alone."""
+        return ModelConfig(**{field.name: getattr(self, field.name) for field in dataclasses.fields(ModelConfig)})
+
 
 class Decoder(nnx.Module):
     """Maps tokens to the logits of the next tokens."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
-        self.config = config
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
+        self.config = config.model
         self.embedding = Embedding(config, rngs)
         # stacked: each parameter of a layer has a leading axis
         for group in layers.groups:

@@ -10,14 +10,14 @@ from generator.language import point, provide, splice
 from generator.language.roles import InputError, hf_tensors, product
 
 
-class Config:
+class ModelConfig:
     vocab_size: int  # tokens in the vocabulary
 
 
 class Embedding(nnx.Module):
     """Maps tokens to vectors, and vectors to logits."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         V, D = config.vocab_size, config.width
         self.table = nnx.Param(config.init_std * jax.random.normal(rngs.params(), (V, D)), axes=("vocab", "embed"))
         point("Embedding.parameters", config, rngs, V, D)

@@ -17,7 +17,7 @@ from generator.language.roles import RULES, Experts, gather
 requires("experts")
 
 
-class Config:
+class ModelConfig:
     capacity_factor: float = 1.25  # capacity of an expert, as a multiple of its even share of a device's tokens
 
 

@@ -18,7 +18,7 @@ from generator.language.roles import RULES, Experts, dispatch, gather, gather_an
 requires("dropless")
 
 
-class Config:
+class ModelConfig:
     exchange_factor: float = 2.0  # room of a device, as a multiple of its even share of rows; beyond: gathers
 
 

@@ -7,7 +7,7 @@ from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
 from generator.language import point, requires
-from generator.language.roles import RULES, Config, gather_whole
+from generator.language.roles import RULES, ModelConfig, gather_whole
 
 requires("experts")
 
@@ -30,7 +30,7 @@ class ExpertLinear(nnx.Module):
 class Experts(nnx.Module):
     """Computes down(activation(gate(x), up(x))) for each expert."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         D, E, F, std = config.width, config.experts, config.expert_width, config.init_std
         self.number = E  # in total; in a shard_map, a device may hold only some kernels
         self.gate = ExpertLinear((E, D, F), ("expert", "expert_embed", "expert_mlp"), std, rngs)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import emit, splice
-from generator.language.roles import Config
+from generator.language.roles import ModelConfig
 
 
 def sum_tokens(x: Array, segment_ids: Array | None) -> Array:
@@ -20,7 +20,7 @@ def join_layers(values: Array | tuple) -> Array:
     return jnp.concatenate([x.reshape(-1, x.shape[-1]) for x in jax.tree.leaves(values)])
 
 
-def routed_tokens(load: Array, config: Config) -> Array:
+def routed_tokens(load: Array, config: ModelConfig) -> Array:
     """Returns the number of tokens behind a load [L, E], over all layers; at least 1."""
     return jnp.maximum(load.sum() / config.experts_per_token, 1)
 

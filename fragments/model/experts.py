@@ -13,7 +13,7 @@ from generator.language import layers, point, splice
 from generator.language.roles import RULES, Experts, Linear, dispatch
 
 
-class Config:
+class ModelConfig:
     experts: int  # experts in a layer
     experts_per_token: int  # experts that each token is routed to
     expert_width: int  # inner size of an expert
@@ -48,7 +48,7 @@ def apply_experts(experts: Experts, x: Array, weights: Array, chosen: Array) -> 
 class MixtureOfExperts(nnx.Module):
     """A router and its experts."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         D, E = config.width, config.experts
         self.active = config.experts_per_token
         self.router = Linear("BTD,DE->BTE", (D, E), ("embed", None), config.init_std, rngs)

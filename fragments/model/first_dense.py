@@ -8,7 +8,7 @@ from generator.language import requires, splice
 requires("dense_layers")
 
 
-class Config:
+class ModelConfig:
     dense_layers: int  # layers at the start whose feed-forward is dense
 
 

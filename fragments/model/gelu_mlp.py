@@ -12,7 +12,7 @@ from generator.language import layers, point, splice
 from generator.language.roles import Linear, shard
 
 
-class Config:
+class ModelConfig:
     mlp_width: int  # inner size of the feed-forward
 
 
@@ -24,7 +24,7 @@ def _():
 class FeedForward(nnx.Module):
     """Computes down(activation(up(x)))."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         D, F = config.width, config.mlp_width
         self.up = Linear("BTD,DF->BTF", (D, F), ("embed", "mlp"), config.init_std, rngs)
         self.down = Linear("BTF,FD->BTD", (F, D), ("mlp", "embed"), config.init_std, rngs)

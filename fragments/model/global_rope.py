@@ -9,7 +9,7 @@ from generator.language import provide, splice
 from generator.language.roles import rotary_angles
 
 
-class Config:
+class ModelConfig:
     global_rope_theta: float = 1_000_000.0  # base of the rotation frequencies in layers with full attention
     global_rope_factor: float = 1.0  # divides their angles, so that longer sequences rotate no further
 

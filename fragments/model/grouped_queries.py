@@ -6,7 +6,7 @@ Source: Ainslie et al. 2023, arXiv 2305.13245.
 from generator.language import splice
 
 
-class Config:
+class ModelConfig:
     kv_heads: int  # key and value heads, each shared by heads / kv_heads query heads
 
 

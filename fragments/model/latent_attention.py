@@ -15,7 +15,7 @@ requires("rope")
 excludes("grouped_queries", "multi_head")
 
 
-class Config:
+class ModelConfig:
     heads: int  # attention heads
     nope_size: int  # size of the part of a query or key head without rotation
     rope_size: int  # size of the rotated part, which is shared by the keys of all heads
@@ -34,7 +34,7 @@ class Attention(nnx.Module):
     The KV cache holds the latent and the rotated key of each token, not the keys and values of its heads.
     """
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         D, N, H, R = config.width, config.heads, config.head_size, config.kv_rank
         C, P, U, std = config.nope_size, config.rope_size, config.value_size, config.init_std
         self.latent_size, self.nope_size = R, C

@@ -12,7 +12,7 @@ from generator.language import requires, splice
 requires("balance_bias")
 
 
-class Config:
+class ModelConfig:
     expert_groups: int  # groups that the experts are divided into
     groups_per_token: int  # groups that the experts of a token are chosen from
 

@@ -8,7 +8,7 @@ from jax import Array
 from generator.language import point, setting, splice
 
 
-class Config:
+class ModelConfig:
     init_std: float = 0.02  # standard deviation of the initial weights
 
 

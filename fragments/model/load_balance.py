@@ -13,7 +13,7 @@ from generator.language.roles import join_layers, routed_tokens, sum_tokens
 requires("expert_load")
 
 
-class Config:
+class TrainConfig:
     load_balance: float = 0.01  # weight of the load-balancing loss beside the mean cross-entropy; 0: none
 
 

@@ -6,7 +6,7 @@ Source: Yang et al. 2022, arXiv 2203.03466, table 8.
 from generator.language import proceed, splice
 
 
-class Config:
+class ModelConfig:
     logit_scale: float  # factor of the logits
 
 

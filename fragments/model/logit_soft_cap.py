@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from generator.language import proceed, splice
 
 
-class Config:
+class ModelConfig:
     logit_soft_cap: float  # bound on the absolute value of logits
 
 

@@ -17,7 +17,7 @@ from generator.language import provide, requires, splice
 requires("scaled_rope", "rope_scale")
 
 
-class Config:
+class ModelConfig:
     rope_original_context: int = 4096  # context length of pretraining, in tokens
     rope_short_factors: tuple[float, ...]  # divide the frequencies in sequences up to that length
     rope_long_factors: tuple[float, ...]  # divide the frequencies in longer ones

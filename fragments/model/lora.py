@@ -30,7 +30,7 @@ from generator.language.roles import (
 excludes("muon")
 
 
-class Config:
+class ModelConfig:
     lora_rank: int = 8  # inner size of an adapter
     lora_alpha: float = 16.0  # lora_alpha / lora_rank scales the output of an adapter
     lora_targets: str = "all"  # names of the projections with adapters, such as query,value; all: every one
@@ -39,7 +39,7 @@ class Config:
 class Adapter(nnx.Module):
     """Computes scale * up(down(x)) with two thin matrices beside a kernel, zero at first."""
 
-    def __init__(self, linear: Linear, config: Config, rngs: nnx.Rngs):
+    def __init__(self, linear: Linear, config: ModelConfig, rngs: nnx.Rngs):
         x, kernel, y = linear.equation.replace("->", ",").split(",")
         down = "".join(letter for letter in kernel if letter not in y) + "r"
         up = "r" + "".join(letter for letter in kernel if letter not in x)
@@ -71,7 +71,7 @@ def projections(model: Decoder, targets: str = "all") -> Iterator[tuple[str, Lin
             yield path[-1], module
 
 
-def add_adapters(model: Decoder, config: Config, rngs: nnx.Rngs) -> None:
+def add_adapters(model: Decoder, config: ModelConfig, rngs: nnx.Rngs) -> None:
     for _, linear in projections(model, config.lora_targets):
         linear.adapter = Adapter(linear, config, rngs)
 

@@ -9,7 +9,7 @@ from generator.language.roles import Linear, Norm
 requires("latent_attention")
 
 
-class Config:
+class ModelConfig:
     query_rank: int  # size of the latent of queries
 
 

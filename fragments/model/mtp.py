@@ -12,19 +12,19 @@ from flax import nnx
 from jax import Array
 
 from generator.language import layers, splice
-from generator.language.roles import Config, Linear, Norm
+from generator.language.roles import Linear, Norm
 
 layers.further("mtp", "config.mtp_layers")
 
 
-class Config:
+class ModelConfig:
     mtp_layers: int = 1  # layers of multi-token prediction, each for one token further
 
 
 class MTPLayer(nnx.Module):
     """Predicts one token further than the layers before it, from their output and the token they predict."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         D = config.width
         self.token_norm = Norm(D, config.norm_epsilon)
         self.hidden_norm = Norm(D, config.norm_epsilon)

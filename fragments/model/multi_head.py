@@ -8,7 +8,7 @@ from generator.language import excludes
 excludes("grouped_queries")
 
 
-class Config:
+class ModelConfig:
     @property
     def kv_heads(self) -> int:
         """Returns the number of query heads: each has a key and a value head."""

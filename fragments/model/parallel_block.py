@@ -7,13 +7,13 @@ from flax import nnx
 from jax import Array
 
 from generator.language import point, splice
-from generator.language.roles import Attention, Config, FeedForward, Norm, shard
+from generator.language.roles import Attention, FeedForward, ModelConfig, Norm, shard
 
 
 class Block(nnx.Module):
     """Adds attention and feed-forward of the same normed input to the residual stream."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         self.norm = Norm(config.width, config.norm_epsilon)
         self.attention = Attention(config, rngs)
         self.mlp = FeedForward(config, rngs)

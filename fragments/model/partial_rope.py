@@ -12,7 +12,7 @@ from generator.language.roles import rotate
 requires("rope")
 
 
-class Config:
+class ModelConfig:
     rotated_share: float  # share of each head that is rotated
 
 

@@ -4,13 +4,13 @@ from flax import nnx
 from jax import Array
 
 from generator.language import layers
-from generator.language.roles import Config
+from generator.language.roles import ModelConfig
 
 
 class Period(nnx.Module):
     """Applies the layers of one period in turn."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         for layer in layers.period:
             layer.module = layer.Block(config, rngs)
 

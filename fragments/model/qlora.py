@@ -20,7 +20,7 @@ requires("lora")
 excludes("scaled_product", "ema")
 
 
-class Config:
+class ModelConfig:
     quantize_base: Literal["none", "int8", "nf4"] = "none"  # format of the kernels that adapters leave as they are
 
 

@@ -6,7 +6,7 @@ Source: Gemma Team 2024, arXiv 2408.00118 (its released code).
 from generator.language import splice
 
 
-class Config:
+class ModelConfig:
     query_scalar: int  # its root divides the scores
 
 

@@ -11,7 +11,7 @@ from jax import Array
 from generator.language import point, splice
 
 
-class Config:
+class ModelConfig:
     norm_epsilon: float = 1e-5  # added to the mean square
 
 

@@ -9,7 +9,7 @@ from jax import Array
 from generator.language import point, provide, splice
 
 
-class Config:
+class ModelConfig:
     rope_theta: float = 10_000.0  # base of the rotation frequencies
 
 
@@ -22,7 +22,7 @@ def _(config, problems):
     point("check_config.pairs", config, problems, size)
 
 
-def rotary_angles(positions: Array, config: Config, theta: float) -> Array:
+def rotary_angles(positions: Array, config: ModelConfig, theta: float) -> Array:
     """Computes the angles [B, T, H/2] of positions [B, T], in fp32: bf16 rounds position 257 to 256."""
     with point("rotary_angles.size", config):
         size = config.head_size

@@ -10,7 +10,7 @@ from generator.language import requires, splice
 requires("scaled_rope")
 
 
-class Config:
+class ModelConfig:
     rope_alpha: float = 1.0  # divides the slowest frequency
 
 

@@ -8,7 +8,7 @@ from generator.language import requires, splice
 requires("scaled_rope")
 
 
-class Config:
+class ModelConfig:
     rope_factor: float = 4.0  # divides positions
 
 

@@ -10,7 +10,7 @@ from generator.language import requires, splice
 requires("scaled_rope")
 
 
-class Config:
+class ModelConfig:
     rope_factor: float = 8.0  # stretches waves with at most rope_low_turns turns
     rope_low_turns: float = 1.0  # turns in the original context, up to which waves are fully stretched
     rope_high_turns: float = 4.0  # turns in the original context, from which on waves are kept

@@ -13,7 +13,7 @@ from generator.language.roles import join_layers, routed_tokens, sum_tokens
 requires("expert_load")
 
 
-class Config:
+class TrainConfig:
     router_z: float = 0.001  # weight of the router z-loss, a mean over tokens and layers; 0: none
 
 

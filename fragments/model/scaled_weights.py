@@ -6,7 +6,7 @@ Source: DeepSeek-AI 2024, arXiv 2412.19437 (its released code).
 from generator.language import splice
 
 
-class Config:
+class ModelConfig:
     expert_scale: float  # factor of the weights of the chosen experts
 
 

@@ -9,7 +9,7 @@ from generator.language.roles import FeedForward
 requires("experts", "feed_forward_width")
 
 
-class Config:
+class ModelConfig:
     shared_experts: int = 1  # experts for every token, as one feed-forward
 
 

@@ -16,23 +16,23 @@ from generator.language.roles import UNSEEN
 EVERYTHING = 2**30  # the window of a layer with full attention
 
 
-class Config:
+class ModelConfig:
     window: int  # tokens that a token sees, including itself
 
 
-def window_layers(config: Config) -> np.ndarray:
+def window_layers(config: ModelConfig) -> np.ndarray:
     """Returns whether each layer has a window, [L], in the order of the scans."""
     counts = jax.tree.leaves(layers.stacked(lambda group: group.count))
     windows = jax.tree.leaves(layers.stacked(lambda group: group.window))
     return np.repeat(np.array(windows) < EVERYTHING, counts)
 
 
-def window_size(config: Config) -> int:
+def window_size(config: ModelConfig) -> int:
     """Returns how many tokens a token sees in a layer with a window, including itself."""
     return config.window
 
 
-def window_start(config: Config, position: int) -> int:
+def window_start(config: ModelConfig, position: int) -> int:
     """Returns the first position that a token at `position` sees in a layer with a window."""
     return max(position - config.window + 1, 0)
 

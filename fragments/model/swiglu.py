@@ -12,14 +12,14 @@ from generator.language import layers, point, splice
 from generator.language.roles import Linear, shard
 
 
-class Config:
+class ModelConfig:
     mlp_width: int  # inner size of the feed-forward
 
 
 class FeedForward(nnx.Module):
     """Computes down(activation(gate(x)) * up(x))."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         with point("FeedForward.sizes", config):
             D, F, std = config.width, config.mlp_width, config.init_std
         self.gate = Linear("BTD,DF->BTF", (D, F), ("embed", "mlp"), std, rngs)

@@ -12,7 +12,7 @@ from generator.language import point, requires, setting, splice
 requires("scaled_rope", "rope_scale")
 
 
-class Config:
+class ModelConfig:
     rope_factor: float = 4.0  # stretches waves with at most rope_slow_turns turns
     rope_fast_turns: float = 32.0  # turns in the original context, from which on waves are kept
     rope_slow_turns: float = 1.0  # turns in the original context, up to which waves are fully stretched

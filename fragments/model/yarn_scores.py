@@ -10,7 +10,7 @@ from generator.language import proceed, requires, splice
 requires("yarn")
 
 
-class Config:
+class ModelConfig:
     rope_mscale: float = 1.0  # scores are scaled by (0.1 rope_mscale log(rope_factor) + 1)**2
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from generator.language import emit, layers, point, proceed, provide, setting, splice
-from generator.language.roles import Config, attend_cached, shard
+from generator.language.roles import ModelConfig, attend_cached, shard
 
 UNSEEN = 2**30  # a position after that of any query
 
@@ -45,7 +45,7 @@ class Pages(NamedTuple):
         return self._replace(key=key, value=value)
 
 
-def layers_in_pool(config: Config, pages: int) -> Cache:
+def layers_in_pool(config: ModelConfig, pages: int) -> Cache:
     """Returns the caches of a model's layers, each of which has `pages` pages."""
     with point("layers_in_pool.kinds", config, pages):
         if setting("one_stack"):
@@ -57,7 +57,7 @@ def layers_in_pool(config: Config, pages: int) -> Cache:
     return caches
 
 
-def empty_pages(config: Config, pages: int, size: int) -> tuple[Array, ...]:
+def empty_pages(config: ModelConfig, pages: int, size: int) -> tuple[Array, ...]:
     """Returns a zeroed pool of keys and of values: `pages` pages of `size` positions for each layer."""
     with point("empty_pages.count", config, pages):
         count = config.layers * pages

@@ -9,7 +9,7 @@ from generator.language import proceed, provide, setting, splice
 from generator.language.roles import RULES, InputError, shard
 
 
-class Config:
+class ParallelConfig:
     mesh_context: int = 1  # devices that shard each sequence and the parameters
 
 

@@ -8,7 +8,7 @@ from generator.language import provide, requires, splice
 requires("experts")
 
 
-class Config:
+class ParallelConfig:
     mesh_expert: int = 1  # devices that shard parameters and batch, each with its own experts
 
 

@@ -14,7 +14,7 @@ from generator.language import proceed, provide, splice
 from generator.language.roles import REMAT, InputError
 
 
-class Config:
+class ModelConfig:
     offload: str = ""  # what is in host memory: comma-separated names of OFFLOAD
 
 

@@ -11,10 +11,15 @@ from generator.language import point, setting, splice
 from generator.language.roles import RULES, InputError
 
 
-class Config:
+class ParallelConfig:
+    """How the run is spread over devices."""
+
     mesh_data: int = 1  # replicas of the parameters; one of the mesh_* may be -1: it takes the devices left
     mesh_fsdp: int = -1  # devices that shard the parameters and the batch
     mesh_tensor: int = 1  # devices that shard the heads and the inner feed-forward
+
+
+class ModelConfig:
     remat: str = setting("remat")  # policy: none, full, dots, attention; or kept: query, key_value, out, gate, up, down
 
 

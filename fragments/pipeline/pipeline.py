@@ -21,8 +21,11 @@ from generator.language import layers, proceed, provide, setting, splice
 from generator.language.roles import RULES, Config, InputError, shard
 
 
-class Config:
+class ParallelConfig:
     mesh_stage: int = 1  # stages of the pipeline, each of which has a part of the layers
+
+
+class ModelConfig:
     pipeline_microbatches: int = 0  # parts of a microbatch of --accumulation that are in the pipeline; 0: --mesh-stage
     pipeline_repeats: int = 1  # times that each of these passes through all stages
 
@@ -55,7 +58,7 @@ def stage(config) -> int:
     return config.mesh_stage
 
 
-def microbatches(config: Config, stages: int) -> int:
+def microbatches(config: ModelConfig, stages: int) -> int:
     """Returns how many parts of a batch are in the pipeline."""
     return config.pipeline_microbatches or stages
 
@@ -109,7 +112,7 @@ def _(self, x, group, remat, block):
     x, _ = scan_stages(remat(block), x, group.stack, self.config)
 
 
-def scan_stages(f: Callable, init: Array, xs: Any, config: Config) -> tuple[Array, Any]:
+def scan_stages(f: Callable, init: Array, xs: Any, config: ModelConfig) -> tuple[Array, Any]:
     """Computes jax.lax.scan(f, init, xs) over stacked layers, of which each stage of the mesh has its own.
 
     Microbatch m has the rows m, m + M, ... of init [B, T, D], so that it is sharded as the batch is. In each iteration

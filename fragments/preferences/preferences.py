@@ -11,12 +11,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import requires, splice
-from generator.language.roles import Config
 
 requires("data/pairs")
 
 
-class Config:
+class TrainConfig:
     preference_beta: float = 0.1  # of dpo, dpo_norm, ipo: how strongly the reference holds; orpo: weight of the odds
 
 
@@ -40,7 +39,7 @@ def log_odds(mean: Array) -> Array:
 
 
 def preference_loss(
-    log_likelihood: Array, batch: dict[str, Array], config: Config
+    log_likelihood: Array, batch: dict[str, Array], config: TrainConfig
 ) -> tuple[Array, Array, dict[str, Array]]:
     """Returns the summed loss of pairs, their number, and sums of their rewards: beta times the answers' scores."""
     beta, weights, segment_ids = config.preference_beta, batch["weights"], batch["segment_ids"]

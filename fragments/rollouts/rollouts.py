@@ -39,7 +39,9 @@ from generator.language.roles import (
 requires("rewards", "train/policy_loss", "rollouts/prompts", "engine/engine")
 
 
-class Config:
+class RolloutConfig:
+    """What the model samples, and what rewards it."""
+
     reward: str = ""  # MODULE:FUNCTION that returns the reward of (prompt, completion, **other fields of the row)
     reward_seconds: float = 10.0  # time limit of a reward
     group_size: int = 8  # completions sampled for a prompt, whose rewards are compared

@@ -14,7 +14,7 @@ from generator.language.roles import Batches, Rollouts, Sampled
 requires("rollouts")
 
 
-class Config:
+class RolloutConfig:
     rollouts_ahead: int = 0  # rollouts whose rewards are computed while the model trains; it samples them this early
 
 

@@ -21,7 +21,7 @@ from generator.language.roles import InputError, Request
 requires("rollouts")
 
 
-class Config:
+class RolloutConfig:
     teacher: str = ""  # URL of a server with the same tokenizer, such as http://localhost:8000; "": rewards
 
 

@@ -38,7 +38,7 @@ def model():
 @pytest.fixture(scope="module")
 def exported(model, tmp_path_factory):
     directory = tmp_path_factory.mktemp("hf") / "exported"
-    save_hf(model.config, model, directory)
+    save_hf(exported_config(), model, directory)
     return directory
 
 

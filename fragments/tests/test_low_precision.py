@@ -76,7 +76,7 @@ def test_losses_are_those_of_bf16(accumulation, monkeypatch):
     batch = random_batch(config)
 
     def losses():
-        state, step = state_for(config), jax.jit(lambda state, batch: train_step(state, batch))
+        state, step = state_for(config), jax.jit(lambda state, batch: train_step(state, batch, config))
         found = []
         for _ in range(config.steps):
             state, metrics = step(state, batch)
@@ -97,7 +97,7 @@ def test_every_linear_map_multiplies_in_8_bits():
     if setting("unroll"):
         config = dataclasses.replace(config, layers=1)
     state = jax.eval_shape(lambda: new_state(config))
-    program = jax.jit(train_step).lower(state, random_batch(config)).as_text()
+    program = jax.jit(train_step, static_argnums=2).lower(state, random_batch(config), config).as_text()
     products = re.findall(r"dot_general.*: \(tensor<[0-9x]+x(?:f8E4M3FN|i8)>, tensor<[0-9x]+x(?:f8E4M3FN|i8)>", program)
     maps = [path for path, layer in nnx.iter_modules(state.model) if isinstance(layer, Linear) and "router" not in path]
     each = 3 if FORMAT == "fp8" else 2

@@ -34,8 +34,8 @@ def traced() -> dict[str, jax.stages.Traced]:
         state, batch = abstract(lambda: new_state(CONFIG), mesh), abstract_batch(CONFIG, mesh)
         programs = {
             "initialise": jax.jit(lambda model: new_state(CONFIG, model)).trace(state.model),
-            "step": jax.jit(train_step).trace(state, batch),
-            "evaluate": jax.jit(eval_step).trace(state.model, batch),
+            "step": jax.jit(train_step, static_argnums=2).trace(state, batch, CONFIG),
+            "evaluate": jax.jit(eval_step, static_argnums=2).trace(state.model, batch, CONFIG),
         }
     point("traced.more", programs)
     return programs

@@ -107,7 +107,7 @@ def test_a_step_is_that_of_lora_on_the_kernels_that_are_meant(form):
     assert ours.keys() == theirs.keys() and all(np.abs(x).max() > 0 for x in theirs.values())
     for name, x in theirs.items():
         equal(ours[name], x, atol=1e-5 * np.abs(x).max(), rtol=1e-5)
-    (after, ours), (_, theirs) = (jax.jit(train_step)(x, batch) for x in (state, meant(state)))
+    (after, ours), (_, theirs) = (jax.jit(train_step, static_argnums=2)(x, batch, SMALL) for x in (state, meant(state)))
     equal(ours["train/loss"], theirs["train/loss"], rtol=1e-6)
     before, after = named_arrays(state.model), named_arrays(after.model)
     changed = {name for name in before if not np.array_equal(before[name], after[name])}
@@ -117,7 +117,7 @@ def test_a_step_is_that_of_lora_on_the_kernels_that_are_meant(form):
 @pytest.mark.parametrize("form", FORMATS)
 def test_checkpoints_hold_quantized_kernels_to_the_bit(form, tmp_path):
     state = quantized(form)
-    config = state.model.config
+    config = dataclasses.replace(SMALL, quantize_base=form)
     checkpoints = Checkpoints(str(tmp_path), config).open()
     save_state(checkpoints, 3, state)
     checkpoints.manager.close()

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from generator.language.roles import InputError
 
 
-class Config:
+class DataConfig:
     tokenizer: str = "bytes"  # path of a tokenizer.json, or bytes
     special_tokens: bool = False  # whether <|im_end|> and the like in documents are tokens, not text
 

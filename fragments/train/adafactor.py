@@ -14,7 +14,7 @@ from generator.language import splice
 from generator.language.roles import decays, learning_rate
 
 
-class Config:
+class TrainConfig:
     square_decay: float = 0.8  # decay of the mean of squares in step t: 1 - t ** -square_decay
     max_update: float = 1.0  # clips the RMS of each parameter's update, over its stack of layers
     weight_decay: float = 0.1  # a step subtracts learning rate * weight_decay of each matrix
@@ -46,7 +46,7 @@ def with_axes(state: optax.FactoredState, model, factored: bool) -> optax.Factor
     return optax.FactoredState(state.count, rows, columns, relabel_all(state.v))
 
 
-def scale_by_factors(config: Config) -> optax.GradientTransformation:
+def scale_by_factors(config: TrainConfig) -> optax.GradientTransformation:
     """Returns optax's factored RMS scaling, with a state that is sharded as the parameters are."""
     rule = optax.scale_by_factored_rms(decay_rate=config.square_decay)
 
@@ -57,7 +57,7 @@ def scale_by_factors(config: Config) -> optax.GradientTransformation:
     return optax.GradientTransformation(lambda model: with_axes(rule.init(model), model, factored=True), update)
 
 
-def make_optimizer(config: Config) -> optax.GradientTransformation:
+def make_optimizer(config: TrainConfig) -> optax.GradientTransformation:
     """Returns the optax rule that updates the parameters."""
     return optax.chain(
         scale_by_factors(config),

@@ -12,7 +12,7 @@ from generator.language import point, splice
 from generator.language.roles import decays, learning_rate
 
 
-class Config:
+class TrainConfig:
     adam_b1: float = 0.9  # decay of the mean of the gradients
     adam_b2: float = 0.95  # decay of the mean of the squared gradients
     moments_dtype: Literal["float32", "bfloat16"] = "float32"  # of the gradients' mean; bfloat16 saves memory
@@ -26,7 +26,7 @@ def _(bounds):
     bounds.update(adam_b1=(0, 0.999999), adam_b2=(0, 0.999999), weight_decay=(0, 1e9))
 
 
-def make_optimizer(config: Config) -> optax.GradientTransformation:
+def make_optimizer(config: TrainConfig) -> optax.GradientTransformation:
     """Returns the optax rule that clips gradients by their global norm and updates the parameters."""
     rate = functools.partial(learning_rate, config=config)
     b1, b2, epsilon, decay = config.adam_b1, config.adam_b2, config.adam_epsilon, config.weight_decay

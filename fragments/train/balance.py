@@ -8,12 +8,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import layers, requires, setting, splice
-from generator.language.roles import Config, Decoder, named_arrays
+from generator.language.roles import Decoder, named_arrays
 
 requires("balance_bias", "expert_load")
 
 
-class Config:
+class TrainConfig:
     balance_rate: float = 0.001  # how far a step moves the bias of an expert with too many or too few tokens
 
 
@@ -22,7 +22,7 @@ def _(bounds):
     bounds.update(balance_rate=(0, 1e9))
 
 
-def balance(updates: Decoder, load: Array, config: Config) -> Decoder:
+def balance(updates: Decoder, load: Array, config: TrainConfig) -> Decoder:
     """Returns `updates` with the biases of experts: up for fewer tokens than the mean, down for more.
 
     load [L, E]: tokens of each expert in this step, in the L layers that have experts.

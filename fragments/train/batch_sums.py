@@ -7,18 +7,17 @@ import optax
 from jax import Array
 
 from generator.language import provide, requires
-from generator.language.roles import Decoder, loss
+from generator.language.roles import Config, Decoder, loss
 
 requires("expert_load")
 
 
-def sum_batch(model: Decoder, batch: dict[str, Array]) -> dict[str, Array] | None:
+def sum_batch(model: Decoder, batch: dict[str, Array], config: Config) -> dict[str, Array] | None:
     """Returns the expert load and number of targets of a batch, or None if it is a single microbatch.
 
     Experts are balanced over the whole batch, not each microbatch. As the load has no gradient, the losses of
     microbatches add up to the batch's if they are given its load, which costs a forward pass without logits.
     """
-    config = model.config
     if config.accumulation == 1:
         return None
 
@@ -30,8 +29,8 @@ def sum_batch(model: Decoder, batch: dict[str, Array]) -> dict[str, Array] | Non
 
 
 @provide("train_step")
-def batch_sums(state, batch) -> dict[str, Array] | None:
-    return sum_batch(state.model, batch)
+def batch_sums(state, batch, config) -> dict[str, Array] | None:
+    return sum_batch(state.model, batch, config)
 
 
 @provide("loss", optional=True)

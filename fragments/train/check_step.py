@@ -15,7 +15,7 @@ from generator.language import proceed, splice
 from generator.language.roles import ExitCode, Stop, TrainState, checksums, named_arrays
 
 
-class Config:
+class TrainConfig:
     check_every: int = 0  # interval of steps that run twice and must agree, with memory for two states; 0: none
 
 

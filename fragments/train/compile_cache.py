@@ -6,7 +6,7 @@ from generator.language import splice
 from generator.language.roles import absolute
 
 
-class Config:
+class TrainConfig:
     compile_cache: str = ""  # folder of JAX's compilation cache; "": JAX_COMPILATION_CACHE_DIR, if set
 
 

@@ -11,7 +11,7 @@ from jax import Array
 from generator.language import splice
 
 
-class Config:
+class TrainConfig:
     learning_rate: float = 3e-4  # at its peak
     warmup_ratio: float = 0.01  # share of the steps over which the learning rate rises from 0 to its peak
     final_ratio: float = 0.1  # learning rate of the last step over its peak
@@ -22,7 +22,7 @@ def _(bounds):
     bounds.update(warmup_ratio=(0, 1), final_ratio=(0, 1))
 
 
-def learning_rate(done: Array, config: Config) -> Array:
+def learning_rate(done: Array, config: TrainConfig) -> Array:
     """Returns the rate of step `done` + 1: linear to the peak, then half a cosine down to the last step's."""
     peak, warmup = config.learning_rate, math.ceil(config.warmup_ratio * config.steps)
     end = max(config.steps, warmup + 1)

@@ -13,7 +13,7 @@ from generator.language import proceed, splice
 from generator.language.roles import Decoder, TrainState
 
 
-class Config:
+class TrainConfig:
     ema_decay: float = 0.999  # share of the average that a step keeps; 1 - ema_decay is of the parameters
 
 

@@ -7,15 +7,14 @@ import itertools
 from typing import Any
 
 import grain
-import jax
 
 from generator.language import requires, splice
-from generator.language.roles import Batches, InputError, abstract, new_state, split_mixture
+from generator.language.roles import Batches, InputError, split_mixture
 
 requires("data/mixture")
 
 
-class Config:
+class TrainConfig:
     epochs: float = 0.0  # passes over the data, which set the steps; those of a mixture end as its first source does
 
 
@@ -43,12 +42,10 @@ def steps_left(data: Batches, epochs: float) -> int:
 
 
 @splice("train.restored", before="train/ema")
-def _(config, mesh, state, step, data, checkpoints):
+def _(config, step, data, checkpoints):
     if config.epochs:
         if not hasattr(data, "sequences"):
             raise InputError(f"--epochs {config.epochs}: counts documents, and these are prompts: give --steps")
         config = dataclasses.replace(config, steps=step + steps_left(data, config.epochs))
         checkpoints.config = config
-        target = jax.tree.structure(abstract(lambda: new_state(config), mesh))  # with these steps in its Config
-        state = jax.tree.unflatten(target, jax.tree.leaves(state))
         print(f"{config.epochs} epochs end after step {config.steps}")

@@ -60,7 +60,7 @@ def _(config, mesh, target):
 
 @splice("compile.step", optional=True)
 def _(config, mesh, compiled):
-    compiled = compile_step(abstract_state(config, mesh), abstract_batch(config, mesh))
+    compiled = compile_step(abstract_state(config, mesh), abstract_batch(config, mesh), config)
 
 
 @splice("train_step.gradient")

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import time
 from typing import Any
 
@@ -12,6 +13,7 @@ from generator.language import point
 from generator.language.roles import (
     Batches,
     Checkpoints,
+    Config,
     InputError,
     Monitor,
     TrainState,
@@ -29,7 +31,7 @@ from generator.language.roles import (
 )
 
 
-class Config:
+class TrainConfig:
     eval_every: int = 100  # steps between evaluations on held-out data; the last step has one as well
     eval_batches: int = 8  # batches in an evaluation, the same ones each time
     eval_first: bool = False  # evaluates before the first step too, as it does with imported weights
@@ -83,9 +85,9 @@ def train(config: Config) -> None:
             return
         checkpoints.open()
         with point("train.compile", state, batches):
-            compiled_step = compile_step(state, batches)
+            compiled_step = compile_step(state, batches, config)
         with point("train.eval_step", data):
-            compiled_eval_step = jax.jit(eval_step)
+            compiled_eval_step = jax.jit(functools.partial(eval_step, config=config))
         with point("train.monitor", directory, config, step):
             monitor = Monitor(directory, config, step)
         stack.callback(monitor.close)

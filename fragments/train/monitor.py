@@ -16,7 +16,7 @@ from generator.language import point, splice
 from generator.language.roles import Config, InputError, flops_per_token, peak_flops
 
 
-class Config:
+class TrainConfig:
     max_skipped: int = 10  # steps in a row skipped for lack of finite gradients; one more ends the run
 
 

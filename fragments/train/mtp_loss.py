@@ -17,7 +17,7 @@ requires("mtp")
 alike("hidden_and_mtp", "Decoder.hidden")
 
 
-class Config:
+class TrainConfig:
     mtp_loss_weight: float = 0.3  # weight of each MTP layer's cross-entropy in the loss
 
 

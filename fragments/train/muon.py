@@ -13,7 +13,7 @@ from generator.language import splice
 from generator.language.roles import arrays, decays
 
 
-class Config:
+class TrainConfig:
     muon_beta: float = 0.95  # decay of the momentum that is orthogonalised
 
 

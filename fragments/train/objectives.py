@@ -9,10 +9,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import point, proceed, splice
-from generator.language.roles import Config, InputError
+from generator.language.roles import InputError
 
 
-class Config:
+class TrainConfig:
     objective: str = "next_token"  # what is minimised: next_token, and with their parts dpo, dpo_norm, ipo, orpo, grpo
 
 
@@ -20,7 +20,7 @@ class Config:
 Objective = tuple[Array, Array, dict[str, Array]]
 
 
-def next_token_loss(log_likelihood: Array, batch: dict[str, Array], config: Config) -> Objective:
+def next_token_loss(log_likelihood: Array, batch: dict[str, Array], config: TrainConfig) -> Objective:
     """Returns the cross-entropy of targets, and their number."""
     return -jnp.sum(log_likelihood * batch["weights"]), jnp.sum(batch["weights"]), {}
 

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import requires, splice
-from generator.language.roles import Config, InputError, Objective
+from generator.language.roles import InputError, Objective
 
 requires("rollouts", "objectives")
 
 
-class Config:
+class TrainConfig:
     loss_per: Literal["token", "sequence"] = "token"  # what counts the same: each token, or each completion
     ratio_per: Literal["token", "sequence"] = "token"  # what has a ratio of probabilities: GSPO has sequence in both
     clip_low: float = 0.2  # ratios below 1 - this give no gradient where the advantage is negative
@@ -24,7 +24,7 @@ class Config:
     kl_coefficient: float = 0.0  # weight of the KL divergence to the weights of step 0; 0: these are not computed
 
 
-def grpo_loss(log_likelihood: Array, batch: dict[str, Array], config: Config) -> Objective:
+def grpo_loss(log_likelihood: Array, batch: dict[str, Array], config: TrainConfig) -> Objective:
     """Returns the clipped gains' negative, summed over tokens, and the sum of their weights."""
     weights, advantages = batch["weights"], batch["advantages"]  # [B, T]
     difference = log_likelihood - batch["sampled_logprobs"]

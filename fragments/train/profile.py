@@ -6,16 +6,16 @@ import re
 import jax
 
 from generator.language import proceed, requires, splice
-from generator.language.roles import Config, InputError, local_folder, upload
+from generator.language.roles import InputError, local_folder, upload
 
 requires("object_stores")
 
 
-class Config:
+class TrainConfig:
     profile_steps: str = ""  # FIRST:LAST, such as 10:13: steps to trace into DIR/profile; "": none
 
 
-def profile_window(config: Config, done: int = 0) -> range:
+def profile_window(config: TrainConfig, done: int = 0) -> range:
     """Returns the steps to trace that are not done yet. Raises InputError if there are no such steps."""
     match = re.fullmatch("([0-9]{1,9}):([0-9]{1,9})", config.profile_steps)
     first, last = map(int, match.groups()) if match else (0, 0)

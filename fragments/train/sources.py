@@ -38,7 +38,7 @@ class Texts(Batches):
         return held_out_batches(self.config, self.rows)
 
     def evaluation(self) -> Callable:
-        return jax.jit(eval_step)
+        return jax.jit(functools.partial(eval_step, config=self.config))
 
 
 @contextlib.contextmanager

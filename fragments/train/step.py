@@ -1,6 +1,7 @@
 """The training step, with gradient accumulation."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +11,12 @@ from jax import Array
 from jax.sharding import Mesh
 
 from generator.language import point
-from generator.language.roles import Decoder, abstract, learning_rate, loss, make_optimizer
+from generator.language.roles import Config, Decoder, abstract, learning_rate, loss, make_optimizer
 
 
-class Config:
+class TrainConfig:
+    """How the model is trained and evaluated."""
+
     seed: int = 0  # seed of the initial weights and of the data order
     steps: int = 1000  # optimizer steps of the whole run, over which the learning rate falls
     accumulation: int = 1  # microbatches per batch, one after the other, to save memory
@@ -47,9 +50,8 @@ def create_state(config: Config, mesh: Mesh, model: Decoder | None = None) -> Tr
     return jax.jit(lambda model: new_state(config, model), out_shardings=layout, donate_argnums=0)(model)
 
 
-def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, dict[str, Array]]:
+def train_step(state: TrainState, batch: dict[str, Array], config: Config) -> tuple[TrainState, dict[str, Array]]:
     """Takes one optimizer step on a batch of arrays [B, T]; returns the new state and scalar metrics."""
-    config = state.model.config
     with point("train_step.gradient", state, config):
         gradient = jax.grad(lambda model, batch: loss(model, batch, config), has_aux=True)
     # sums over microbatches; each has rows a, a + A, ..., so it is sharded as the batch is
@@ -79,14 +81,15 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
     return dataclasses.replace(state, step=state.step + 1, model=model, opt_state=opt_state), metrics
 
 
-def eval_step(model: Decoder, batch: dict[str, Array]) -> dict[str, Array]:
+def eval_step(model: Decoder, batch: dict[str, Array], config: Config) -> dict[str, Array]:
     """Returns the sums of `loss` over a batch [B, T], in microbatches of training's size, to save memory."""
     point("eval_step.start", model)
-    size = model.config.batch_size // model.config.accumulation
-    return optax.microbatch(lambda *x: loss(*x, model.config)[1], 1, size)(model, batch)
+    size = config.batch_size // config.accumulation
+    return optax.microbatch(lambda *x: loss(*x, config)[1], 1, size)(model, batch)
 
 
-def compile_step(state: TrainState, batch: dict[str, Array]) -> jax.stages.Compiled:
+def compile_step(state: TrainState, batch: dict[str, Array], config: Config) -> jax.stages.Compiled:
     """Compiles train_step for the shardings of these (abstract) arrays; donates the old state's memory."""
     layout = jax.tree.map(lambda x: x.sharding, state)
-    return jax.jit(train_step, donate_argnums=0, out_shardings=(layout, None)).lower(state, batch).compile()
+    step = jax.jit(functools.partial(train_step, config=config), donate_argnums=0, out_shardings=(layout, None))
+    return step.lower(state, batch).compile()

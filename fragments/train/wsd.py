@@ -11,7 +11,7 @@ from jax import Array
 from generator.language import splice
 
 
-class Config:
+class TrainConfig:
     learning_rate: float = 3e-4  # at its peak
     warmup_ratio: float = 0.01  # share of the steps over which the learning rate rises from 0 to its peak
     decay_ratio: float = 0.1  # share of the steps, the last ones, over which it falls
@@ -23,7 +23,7 @@ def _(bounds):
     bounds.update(warmup_ratio=(0, 1), decay_ratio=(1e-9, 1), final_ratio=(1e-9, 1))
 
 
-def learning_rate(done: Array, config: Config) -> Array:
+def learning_rate(done: Array, config: TrainConfig) -> Array:
     """Returns the rate of step `done` + 1; for more `steps`, resume from a checkpoint before the decay."""
     warmup = max(1, math.ceil(config.warmup_ratio * config.steps))
     decay = math.ceil(config.decay_ratio * config.steps)

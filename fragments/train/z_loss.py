@@ -9,7 +9,7 @@ from generator.language import splice
 from generator.language.roles import InputError
 
 
-class Config:
+class TrainConfig:
     z_loss: float = 0.0  # weight of the squared log of the softmax's normalizer in the loss; 0: none
 
 

@@ -31,7 +31,7 @@ from generator.language.roles import (
 requires("rollouts", "tool_parser")
 
 
-class Config:
+class RolloutConfig:
     environment_function: str = ""  # MODULE:FUNCTION that answers a turn, from (messages, **other fields of the row)
     max_turns: int = 0  # turns of the assistant in a chat at most; 0: one, which no function answers
 

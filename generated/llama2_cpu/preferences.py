@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .config import Config
+from .config import TrainConfig
 
 WITH_REFERENCE = "dpo", "dpo_norm", "ipo"
 
@@ -28,7 +28,7 @@ def log_odds(mean: Array) -> Array:
 
 
 def preference_loss(
-    log_likelihood: Array, batch: dict[str, Array], config: Config
+    log_likelihood: Array, batch: dict[str, Array], config: TrainConfig
 ) -> tuple[Array, Array, dict[str, Array]]:
     """Returns the summed loss of pairs, their number, and sums of their rewards: beta times the answers' scores."""
     beta, weights, segment_ids = config.preference_beta, batch["weights"], batch["segment_ids"]

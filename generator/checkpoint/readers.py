@@ -14,6 +14,7 @@ from copy import deepcopy
 from types import SimpleNamespace
 from typing import Any
 
+from generator.code.traced import Traced
 from generator.errors import LoomError, short
 from generator.language.parts import Definition
 from generator.package.config import merge_fields, write_config
@@ -53,7 +54,7 @@ class ConfigReader:
         self.recipe = recipe
         self.defaults = {key: x for file in recipe.lineage for key, x in file.data.hf.defaults.items()}
         woven = weave_some(recipe, (*READERS, "check_config"))
-        text = write_config(recipe, merge_fields(recipe))
+        text = Traced.join(write_config(recipe, merge_fields(recipe)).values())
         paths = {path for definition in woven.values() for path in definition.text.paths()} | {*text.paths()}
         self._names: dict[str, Any] = {"__name__": "readers", "dataclasses": dataclasses}
         imports = [item for f in recipe.fragments if f.path in paths for item in f.imports.values()]

@@ -25,6 +25,7 @@ from generator.language.grammar import (
 from generator.language.marks import find_mark, literal_of, read_provider, read_splices
 from generator.language.parts import Definition, Field, Import, Provider, Splice
 
+_CONCERN = re.compile(r"([A-Z]\w*)?Config")  # a class of fields
 _NAMES, _PAIR = "names of fragments", "two strings"
 _DECLARATIONS = {  # word -> attribute of a fragment, kind of arguments, example
     "requires": ("requires", _NAMES, '"rope", ...'),
@@ -42,6 +43,7 @@ class Fragment:
     Attributes:
         name: path below fragments/ without `.py`: `model/rope`.
         title, citation: the first line of the docstring, and the paragraphs after `Source:`.
+        concerns: the docstrings of classes of fields, such as ModelConfig; the other parts of these have none.
         further_layers: the path of a stack of layers after the last, and their number.
         alike: a function, and a site whose values are provided in it too.
     """
@@ -53,6 +55,7 @@ class Fragment:
     imports: dict[str, Import]
     definitions: tuple[Definition, ...] = ()
     fields: tuple[Field, ...] = ()
+    concerns: tuple[Definition, ...] = ()
     splices: tuple[Splice, ...] = ()
     providers: tuple[Provider, ...] = ()
     requires: tuple[str, ...] = ()
@@ -128,8 +131,8 @@ def _read_statement(node: ast.stmt, source: TracedTree, fragment: str, parts: _P
         parts["splices"] += read_splices(node, call, source, fragment)
     elif isinstance(node, FUNCTIONS) and (call := find_mark(node, "provide")):
         parts["providers"].append(read_provider(node, call, source, fragment))
-    elif isinstance(node, ast.ClassDef) and node.name == "Config":
-        parts["fields"] += _read_fields(node, source, fragment)
+    elif isinstance(node, ast.ClassDef) and _CONCERN.fullmatch(node.name) and not (node.bases or node.decorator_list):
+        _read_fields(node, source, fragment, parts)
     elif name := _defined_name(node):
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             check_decorators(node, source, woven=False)
@@ -180,13 +183,14 @@ def _read_import(node: ast.Import | ast.ImportFrom, source: TracedTree, parts: _
             parts["imports"].append((alias.asname or alias.name, imported))
 
 
-def _read_fields(node: ast.ClassDef, source: TracedTree, fragment: str) -> list[Field]:
-    fields = []
-    for statement in (statement for statement in node.body if not is_docstring(statement)):
+def _read_fields(node: ast.ClassDef, source: TracedTree, fragment: str, parts: _Parts) -> None:
+    for statement in node.body:
+        text = source.lines(statement)
         match statement:
+            case ast.Expr() if is_docstring(statement):
+                parts["concerns"].append(Definition(node.name, text, fragment))
             case ast.AnnAssign(target=ast.Name(name)) | ast.FunctionDef(name=name):
-                fields.append(Field(name, source.lines(statement), fragment))
+                parts["fields"].append(Field(name, text, fragment, node.name))
             case _:
                 remedy = "Write `name: type = default  # meaning, unit`, or a property."
-                raise LoomError("Config holds annotated fields and properties", source.where(statement), remedy)
-    return fields
+                raise LoomError(f"{node.name} holds annotated fields and properties", source.where(statement), remedy)

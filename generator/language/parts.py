@@ -21,11 +21,16 @@ class Definition:
 
 @dataclass(frozen=True)
 class Field:
-    """A member of `Config`: a field, a property or a method."""
+    """A member of `Config`: a field, a property or a method.
+
+    Attributes:
+        concern: the class that it stands in, such as ModelConfig, a base of Config; or Config itself.
+    """
 
     name: str
     text: Traced
     fragment: str
+    concern: str = "Config"
 
     @cached_property
     def statement(self) -> ast.stmt:

@@ -1,4 +1,4 @@
-"""Merges the Config fields of the selected fragments into one dataclass, and writes its presets."""
+"""Merges the fields of the selected fragments into a dataclass for each concern and one of all; writes presets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from generator.code.caching import cached
 from generator.code.concrete import indent
 from generator.code.literals import literal
 from generator.code.traced import Origin, Traced, line_starts
-from generator.code.tree import module_of
+from generator.code.tree import FUNCTIONS, module_of
 from generator.errors import LoomError, nearest
 from generator.language.fragment import Fragment
 from generator.language.parts import Definition, Field
@@ -53,11 +53,15 @@ def check_fields(
         fields: the members of the selected fragments.
         all_fragments: returns every fragment, selected or not, for suggestions.
     """
-    known = {member.name for member in fields}
+    known = {member.name: member for member in fields}
+    concerns = {member.concern for member in fields}
     for definition in definitions:
-        for name, line in _read_members(definition.text.text):
+        for name, line, concern in _read_members(definition.text.text):
+            origin = definition.text.origin_at(line_starts(definition.text.text)[line - 1])
+            if name in known and concern not in ("Config", known[name].concern) and concern in concerns:
+                message = f"{definition.fragment} reads config.{name} of {concern}, and it is in {known[name].concern}"
+                raise LoomError(message, str(origin), "Annotate the parameter with Config, or move the field.")
             if name not in known:
-                origin = definition.text.origin_at(line_starts(definition.text.text)[line - 1])
                 candidates = [f for f in all_fragments() if any(m.name == name for m in f.fields)]
                 listed = ", ".join(f"{fragment.name} ({fragment.path})" for fragment in candidates)
                 remedy = f"Select a fragment that gives it: {listed}." if candidates else nearest(name, known)
@@ -66,12 +70,22 @@ def check_fields(
 
 
 @cached
-def _read_members(text: str) -> tuple[tuple[str, int], ...]:
-    """Returns the members of `config` that a definition reads, and the line of each."""
-    nodes = ast.walk(module_of(text)) if "config." in text else ()
-    return tuple(
-        (node.attr, node.lineno) for node in nodes if isinstance(node, ast.Attribute) and _is_config(node.value)
-    )
+def _read_members(text: str) -> tuple[tuple[str, int, str], ...]:
+    """Returns the members of `config` that a definition reads, the line of each, and the annotation of `config`."""
+    members = []
+
+    def visit(node: ast.AST, annotation: str) -> None:
+        if isinstance(node, FUNCTIONS):
+            own = [x for x in (*node.args.args, *node.args.kwonlyargs) if x.arg == "config"]
+            annotation = getattr(own[0].annotation, "id", "") if own else annotation
+        if isinstance(node, ast.Attribute) and _is_config(node.value):
+            members.append((node.attr, node.lineno, annotation if isinstance(node.value, ast.Name) else ""))
+        for child in ast.iter_child_nodes(node):
+            visit(child, annotation)
+
+    if "config." in text:
+        visit(module_of(text), "")
+    return tuple(members)
 
 
 def _is_config(node: ast.expr) -> bool:
@@ -89,28 +103,40 @@ def write_values(recipe: Recipe, fields: list[Field]) -> dict[str, Traced]:
     """Returns what config.py may define, by name."""
     return {
         "ARCHITECTURE": write_architecture(recipe),
-        "Config": write_config(recipe, fields),
+        **write_config(recipe, fields),
         "PRESETS": write_presets(recipe, fields),
         "HARDWARE": write_hardware(recipe.recipes),
         "RECIPES": write_recipes(recipe, fields),
     }
 
 
-def write_config(recipe: Recipe, fields: list[Field]) -> Traced:
-    """Returns `class Config`, its fields grouped by the folders of their fragments."""
-    table = recipe.package_file.data.config
+def write_config(recipe: Recipe, fields: list[Field]) -> dict[str, Traced]:
+    """Returns a class for each concern, with its fields, and `class Config`, which inherits them."""
+    concerns: dict[str, list[Field]] = {}
+    for member in fields:
+        concerns.setdefault(member.concern, []).append(member)
+    own = concerns.pop("Config", [])
+    classes = {}
+    for name, members in concerns.items():
+        texts = [text for fragment in recipe.fragments for text in fragment.concerns if text.name == name]
+        if len(texts) != 1:
+            others = ", ".join(sorted({text.fragment for text in texts})) or "no selected fragment"
+            message = f"{name} needs one docstring, and {others} {'give' if len(texts) > 1 else 'gives'} it"
+            raise LoomError(message, _locate(members[0]), "Say in one fragment what this class of settings is.")
+        classes[name] = _write_class(name, indent(texts[0].text, 4), members)
     origin = recipe.package_file.origin("config", "documentation")
-    head = f'@dataclasses.dataclass(frozen=True, kw_only=True)\nclass Config:\n    """{table.documentation}"""\n'
-    parts = [Traced.insert(head, origin)]
-    groups: dict[str, list[Field]] = {}
-    for member in fields:
-        if member.is_field:
-            folder = member.fragment.split("/")[0]
-            groups.setdefault(table.groups.get(folder, folder), []).append(member)
-    for group, members in groups.items():
-        parts.append(Traced.insert(f"\n    # {group}\n", members[0].text.origin_at(0)))
-        parts += [indent(member.text, 4) for member in members]
-    for member in fields:
+    documentation = Traced.insert(f'    """{recipe.package_file.data.config.documentation}"""\n', origin)
+    head = f"Config({', '.join(concerns)})" if concerns else "Config"
+    return {**classes, "Config": _write_class(head, documentation, own)}
+
+
+def _write_class(head: str, documentation: Traced, members: list[Field]) -> Traced:
+    """Returns a dataclass, its fields above its properties."""
+    opening = f"@dataclasses.dataclass(frozen=True, kw_only=True)\nclass {head}:\n"
+    origin = documentation.origin_at(0)
+    parts = [Traced.insert(opening, origin), documentation, Traced.insert("\n", origin)]
+    parts += [indent(member.text, 4) for member in members if member.is_field]
+    for member in members:
         if not member.is_field:
             parts += [Traced.insert("\n", member.text.origin_at(0)), indent(member.text, 4)]
     return Traced.join(parts)

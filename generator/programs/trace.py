@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 import builtins
 import dataclasses
+import functools
 import importlib.util
+import inspect
 import json
 import sys
 import traceback
@@ -195,8 +197,9 @@ def list_programs(package: SimpleNamespace, config: Any, mesh: Any = None) -> It
     batch = package.data.abstract_batch(config, mesh or one_device)
     if mesh is None:
         batch = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in batch.items()}
-    yield Program(TRAINING, "step", package.trainer.train_step, {"state": state, "batch": batch})
-    yield Program(EVALUATION, "loss", package.trainer.eval_step, {"model": state.model, "batch": batch})
+    step, evaluation = _with_config(package.trainer.train_step, config), _with_config(package.trainer.eval_step, config)
+    yield Program(TRAINING, "step", step, {"state": state, "batch": batch})
+    yield Program(EVALUATION, "loss", evaluation, {"model": state.model, "batch": batch})
     if mesh is None:
         arguments = {"model": state.model, "tokens": batch["tokens"]}
         yield Program(EVALUATION, "logits", lambda model, tokens: model(tokens), arguments)
@@ -205,6 +208,12 @@ def list_programs(package: SimpleNamespace, config: Any, mesh: Any = None) -> It
         for part, step in STEPS.items() if settings else ():
             if not step[-1] or hasattr(settings, "int8_kv_cache"):
                 yield Program(DECODING, part, *_engine_step(package, config, state.model, *step))
+
+
+def _with_config(function: Callable, config: Any) -> Callable:
+    """Returns a step of some config; that of an older package reads it from its model."""
+    takes_config = "config" in inspect.signature(function).parameters
+    return functools.partial(function, config=config) if takes_config else function
 
 
 def _engine_step(

@@ -121,10 +121,9 @@ class PartTable(TomlTable):
 
 
 class ConfigTable(TomlTable):
-    """`[config]`: the docstring of Config, and headings over its fields by folder of the fragment."""
+    """`[config]`: the docstring of Config."""
 
     documentation: Line
-    groups: dict[str, Line] = EMPTY
 
 
 class SourceToml(TomlTable):

@@ -31,11 +31,13 @@ def collect_definitions(fragments: Iterable[Fragment], file_of: Callable[[Fragme
     Helpers in tests/ are private to that folder: `tests/:name`.
     """
     definitions: dict[str, Definition] = {}
+    fragments = list(fragments)
+    reserved = RESERVED | {member.concern for fragment in fragments for member in fragment.fields}
     for fragment in fragments:
         file = file_of(fragment)
         for definition in fragment.definitions:
-            if definition.name in _BUILTINS or definition.name in RESERVED:
-                owner = "every package has" if definition.name in RESERVED else "is built into Python"
+            if definition.name in _BUILTINS or definition.name in reserved:
+                owner = "every package has" if definition.name in reserved else "is built into Python"
                 remedy = "Give it another name, so that no use of it is taken for the other."
                 raise LoomError(
                     f"{definition.fragment} defines {definition.name}, which {owner}", str(_where(definition)), remedy

@@ -41,7 +41,7 @@ def run(package: str, out: Path, data: str, case: str) -> None:
     found = {"loss": [], "norm": []}
     with jax.set_mesh(mesh):
         state = train.create_state(config, mesh)
-        step = train.compile_step(state, abstract_batch)
+        step = train.compile_step(state, abstract_batch, config)
         for _ in range(STEPS):
             state, metrics = step(state, batches.to_devices(next(batches)))
             found["loss"].append(float(metrics["train/loss"]))

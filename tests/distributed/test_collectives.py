@@ -36,7 +36,7 @@ for mesh in json.loads(sys.argv[1]):
     mesh = parallel.make_mesh(*mesh)
     with train.jax.set_mesh(mesh):
         state = parallel.abstract(lambda: train.new_state(config), mesh)
-        text = train.compile_step(state, data.abstract_batch(config, mesh)).as_text()
+        text = train.compile_step(state, data.abstract_batch(config, mesh), config).as_text()
     table = collections.Counter()
     for shape, kind in sends(text):
         if "," in shape:  # scalars, vectors and integers (norms, positions, tokens) weigh nothing
@@ -126,7 +126,7 @@ for mesh in json.loads(sys.argv[1]):
     mesh = parallel.make_mesh(copies, fsdp, tensor, expert=expert)
     with train.jax.set_mesh(mesh):
         state = parallel.abstract(lambda: train.new_state(config), mesh)
-        text = train.compile_step(state, data.abstract_batch(config, mesh)).as_text()
+        text = train.compile_step(state, data.abstract_batch(config, mesh), config).as_text()
     found.append([(shape, kind) for shape, kind in sends(text) if kind in ("all-reduce", "reduce-scatter")])
 print(json.dumps(found))
 """

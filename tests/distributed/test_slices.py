@@ -80,7 +80,7 @@ from llama2_tpu.trainer import compile_step, new_state
 config = dataclasses.replace(PRESETS["tiny"], layers=2, width=256, heads=2, kv_heads=2, head_size=128, batch_size=8)
 mesh = make_mesh(2, 4, 1, devices("v5e:2x2", num_slices=2))
 with jax.set_mesh(mesh):
-    compiled = compile_step(abstract(lambda: new_state(config), mesh), abstract_batch(config, mesh))
+    compiled = compile_step(abstract(lambda: new_state(config), mesh), abstract_batch(config, mesh), config)
 assert "all-reduce" in compiled.as_text() or "send" in compiled.as_text()
 """,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import tomllib
 
@@ -90,7 +91,8 @@ def test_a_step_moves_each_bias_against_its_load(name, text, stacks, tmp_path):
     assert len(before) == stacks
     leaves = package.parallel.named_arrays(state.model) | before
     model = jax.tree.unflatten(jax.tree.structure(state.model), leaves.values())
-    state, metrics = jax.jit(package.trainer.train_step)(dataclasses.replace(state, model=model), batch(config))
+    step = jax.jit(functools.partial(package.trainer.train_step, config=config))
+    state, metrics = step(dataclasses.replace(state, model=model), batch(config))
     after = biases(package, state.model)
     for path, bias in before.items():
         np.testing.assert_array_equal(after[path], bias + np.where(bias > 0, -0.25, 0.25), err_msg=path)
@@ -104,7 +106,7 @@ def test_nothing_else_moves_a_bias(package):
     start = {name: x + 0.5 for name, x in biases(package, state.model).items()}
     leaves = package.parallel.named_arrays(state.model) | start
     state = dataclasses.replace(state, model=jax.tree.unflatten(jax.tree.structure(state.model), leaves.values()))
-    step = jax.jit(package.trainer.train_step)
+    step = jax.jit(functools.partial(package.trainer.train_step, config=config))
     for _ in range(2):
         state, _ = step(state, batch(config))
     assert np.abs(np.asarray(state.model.layers.mlp.router.kernel) - leaves["layers.mlp.router.kernel"]).max() > 0.01

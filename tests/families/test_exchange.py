@@ -181,7 +181,7 @@ def count_collectives(package) -> None:
         mesh = expert_mesh(package, *sizes)
         with jax.set_mesh(mesh):
             state = package.parallel.abstract(lambda: package.trainer.new_state(config), mesh)
-            compiled = package.trainer.compile_step(state, package.trainer.abstract_batch(config, mesh))
+            compiled = package.trainer.compile_step(state, package.trainer.abstract_batch(config, mesh), config)
         print(json.dumps(sends(compiled.as_text())))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import sys
 from collections.abc import Iterator
@@ -166,10 +167,10 @@ def test_microbatches_are_balanced_together(package, config):
 
     moments = []  # the first is the gradient times 1 - adam_b1
     for accumulation in 1, 3:
-        model.config = dataclasses.replace(config, accumulation=accumulation)
-        state, _ = jax.jit(package.trainer.train_step)(package.trainer.new_state(model.config, model), batch)
+        divided = dataclasses.replace(config, accumulation=accumulation)
+        step = jax.jit(functools.partial(package.trainer.train_step, config=divided))
+        state, _ = step(package.trainer.new_state(divided, model), batch)
         moments.append(jax.tree.leaves(state.opt_state[1][0].mu))
-    model.config = config
     for gradient, whole, parts in zip(jax.tree.leaves(mean_loss(model)), *moments, strict=True):
         for moment in whole, parts:
             expected = np.asarray(gradient) * (1 - config.adam_b1)
@@ -178,12 +179,11 @@ def test_microbatches_are_balanced_together(package, config):
 
 def test_only_a_batch_that_is_cut_is_passed_through_twice(package, config):
     model, batch = package.model.Decoder(config, nnx.Rngs(0)), batch_with_padding(config)
-    sums = package.trainer.sum_batch(model, batch)
+    sums = package.trainer.sum_batch(model, batch, config)
     assert config.accumulation == 3
     for name, found in sums.items():
         np.testing.assert_allclose(found, package.trainer.loss(model, batch, config)[1][name], err_msg=name)
-    model.config = dataclasses.replace(config, accumulation=1)
-    assert package.trainer.sum_batch(model, batch) is None
+    assert package.trainer.sum_batch(model, batch, dataclasses.replace(config, accumulation=1)) is None
 
 
 @pytest.mark.slow
@@ -195,7 +195,9 @@ def test_the_load_of_experts_is_counted_in_each_layer(package, config):
         for layer in logits
     ]
     np.testing.assert_array_equal(package.trainer.loss(model, batch, config)[1]["expert_load"], expected)
-    _, metrics = jax.jit(package.trainer.train_step)(package.trainer.new_state(config, model), batch)
+    _, metrics = jax.jit(package.trainer.train_step, static_argnums=2)(
+        package.trainer.new_state(config, model), batch, config
+    )
     np.testing.assert_allclose(metrics["train/expert_load"], np.max(expected) / np.mean(expected), rtol=1e-6)
 
 

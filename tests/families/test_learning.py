@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import json
 import math
@@ -46,7 +47,7 @@ def test_a_step_of_each_traces(architecture, learning, tmp_path):
     package = learner(architecture, [learning], tmp_path)
     config = dataclasses.replace(package.config.PRESETS["tiny"], batch_size=2)
     state = jax.eval_shape(lambda: package.trainer.new_state(config))
-    new, _ = jax.eval_shape(package.trainer.train_step, state, abstract_batch(2, 64))
+    new, _ = jax.eval_shape(functools.partial(package.trainer.train_step, config=config), state, abstract_batch(2, 64))
     assert jax.tree.structure(new) == jax.tree.structure(state)
     assert [(x.shape, x.dtype) for x in jax.tree.leaves(new)] == [(x.shape, x.dtype) for x in jax.tree.leaves(state)]
 
@@ -192,7 +193,7 @@ def test_a_run_goes_on_to_the_bit_and_its_average_is_that_of_a_plain_loop(packag
     _, loaded = checkpoint.load_checkpoint(str(tmp_path / "run"), package.parallel.make_mesh(1, 1, 1))
     assert all(np.array_equal(x, model[name]) for name, x in package.parallel.named_arrays(loaded).items())
     (batch,) = package.trainer.held_out_batches(config, range(config.batch_size))
-    sums = package.trainer.eval_step(loaded, batch)
+    sums = package.trainer.eval_step(loaded, batch, config)
     (evaluated,) = (r["eval/loss"] for r in records(tmp_path / "run") if r["step"] == 4 and "eval/loss" in r)
     assert evaluated == pytest.approx(float(sums["cross_entropy"] / sums["targets"]), rel=1e-5)
 
@@ -216,7 +217,7 @@ def test_a_step_without_finite_gradients_leaves_the_average_alone(llama):
     state = dataclasses.replace(state, average=jax.tree.map(lambda x: x + 1, state.model))
     ones = {name: np.ones((1, 8), np.int32) for name in ("tokens", "targets", "segment_ids")}
     batch = ones | {"positions": np.arange(8, dtype=np.int32)[None], "weights": np.full((1, 8), np.nan, np.float32)}
-    new, metrics = jax.jit(package.trainer.train_step)(state, batch)
+    new, metrics = jax.jit(package.trainer.train_step, static_argnums=2)(state, batch, config)
     assert metrics["train/skipped"]
     for x, y in zip(jax.tree.leaves(new.average), jax.tree.leaves(state.average), strict=True):
         assert np.array_equal(x, y)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import sys
 
@@ -41,8 +42,11 @@ def train(package, config, model, steps: int):
     """The state after some steps on one batch, and the losses."""
     config = dataclasses.replace(config, batch_size=4, accumulation=2, steps=steps, warmup_ratio=0.0)
     config = dataclasses.replace(config, learning_rate=3e-2, sequence_length=16)
-    model.config = config
-    state, step, losses = package.trainer.new_state(config, model), jax.jit(package.trainer.train_step), []
+    state, step, losses = (
+        package.trainer.new_state(config, model),
+        jax.jit(functools.partial(package.trainer.train_step, config=config)),
+        [],
+    )
     for _ in range(steps):
         state, metrics = step(state, batch_of(tokens_of(config)))
         losses.append(float(metrics["train/loss"]))

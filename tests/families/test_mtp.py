@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
 
@@ -170,7 +171,10 @@ def test_both_losses_fall(made):
     tokens = np.random.default_rng(3).integers(0, config.vocab_size, (2, 17), dtype=np.int32)
     config = dataclasses.replace(config, sequence_length=16, batch_size=2, steps=10, warmup_ratio=0.0)
     config = dataclasses.replace(config, learning_rate=3e-3)
-    state, step = package.trainer.new_state(config), jax.jit(package.trainer.train_step)
+    state, step = (
+        package.trainer.new_state(config),
+        jax.jit(functools.partial(package.trainer.train_step, config=config)),
+    )
     history = []
     for _ in range(10):
         state, metrics = step(state, batch_of(tokens, [16]))

@@ -154,7 +154,7 @@ def test_a_head_bias_knows_its_part_of_the_vocabulary_and_the_loss_its_batch(tmp
         batch = batches.to_devices(next(batches))
         assert set(batch) == set(data.abstract_batch(config, mesh))
         state = train.new_state(config, decoder)
-        _, metrics = jax.jit(train.train_step)(state, batch)
+        _, metrics = jax.jit(train.train_step, static_argnums=2)(state, batch, config)
         total, sums = jax.jit(lambda model, batch: train.loss(model, batch, config))(decoder, batch)
     marked = float(np.sum(batch["marks"]))
     np.testing.assert_allclose(metrics["train/marked"], marked / float(sums["targets"]), rtol=1e-5)

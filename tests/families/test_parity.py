@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import jax
 import numpy as np
@@ -133,7 +134,11 @@ def test_tiny_preset_trains(compared):
         "segment_ids": np.ones_like(tokens[:, 1:]),
         "weights": np.ones(tokens[:, 1:].shape, np.float32),
     }
-    state, step, losses = package.trainer.new_state(config), jax.jit(package.trainer.train_step), []
+    state, step, losses = (
+        package.trainer.new_state(config),
+        jax.jit(functools.partial(package.trainer.train_step, config=config)),
+        [],
+    )
     for _ in range(config.steps):
         state, metrics = step(state, batch)
         losses.append(float(metrics["train/loss"]))

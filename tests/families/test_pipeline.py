@@ -75,7 +75,7 @@ def compare_steps(package) -> None:
         with jax.set_mesh(mesh):
             state = package.trainer.create_state(config, mesh)
             assert {x.sharding.spec[0] for x in jax.tree.leaves(state.model.layers)} == {"stage"}
-            step = package.trainer.compile_step(state, abstract)
+            step = package.trainer.compile_step(state, abstract, config)
             losses = []
             for batch in batches:
                 placed = {name: jax.device_put(batch[name], x.sharding) for name, x in abstract.items()}
@@ -110,7 +110,7 @@ def count_collectives(package) -> None:
         with jax.set_mesh(mesh):
             repeated = dataclasses.replace(config, pipeline_repeats=repeats)
             state = package.parallel.abstract(lambda config=repeated: package.trainer.new_state(config), mesh)
-            compiled = package.trainer.compile_step(state, data.abstract_batch(repeated, mesh))
+            compiled = package.trainer.compile_step(state, data.abstract_batch(repeated, mesh), repeated)
         found = [
             (math.prod(map(int, shape.split(","))), kind) for shape, kind in sends(compiled.as_text()) if "," in shape
         ]

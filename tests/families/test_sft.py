@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -99,11 +100,15 @@ def train_in_torch(
 def test_losses_are_those_of_a_loop_in_torch(tuned):
     package, folder = tuned
     config, model = package.huggingface.load_hf(folder / "hf")
-    config = model.config = dataclasses.replace(config, **settings(folder))
+    config = dataclasses.replace(config, **settings(folder))
     data = package.data.Batches(config, NamedSharding(package.parallel.make_mesh(1, 1, 1), PartitionSpec()))
     batches = [next(data) for _ in range(STEPS)]
     assert {0.0, 0.5, 1.0} == {*np.unique(batches[0]["weights"])} and batches[0]["segment_ids"].max() > 1
-    state, step, found = package.trainer.new_state(config, model), jax.jit(package.trainer.train_step), []
+    state, step, found = (
+        package.trainer.new_state(config, model),
+        jax.jit(functools.partial(package.trainer.train_step, config=config)),
+        [],
+    )
     for batch in batches:
         state, metrics = step(state, batch)
         found.append((float(metrics["train/loss"]), float(metrics["train/gradient_norm"])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import subprocess
 import sys
 
@@ -61,7 +62,9 @@ def test_features_of_no_family_go_with_every_family(architecture, learning, tmp_
     package = variant(architecture, more, tmp_path, "tpu", without, ("all", "lora") if learning == "lora" else ("all",))
     config = dataclasses.replace(package.config.PRESETS["tiny"], batch_size=2)
     state = jax.eval_shape(lambda: package.trainer.new_state(config))
-    new, metrics = jax.eval_shape(package.trainer.train_step, state, abstract_batch(2, 64))
+    new, metrics = jax.eval_shape(
+        functools.partial(package.trainer.train_step, config=config), state, abstract_batch(2, 64)
+    )
     before, after = ([(x.shape, x.dtype) for x in jax.tree.leaves(tree)] for tree in (state, new))
     assert after == before
     assert metrics["train/mtp_loss"].shape == ()

@@ -20,7 +20,7 @@ def test_a_step_done_twice_is_the_step_and_a_flipped_bit_is_found():
     mesh = make_mesh(1, 1, 1, devices=jax.devices()[:1])
     with jax.set_mesh(mesh):
         batch = jax.device_put(random_batch(SMALL), jax.NamedSharding(mesh, jax.P()))
-        step = compile_step(abstract(lambda: new_state(SMALL), mesh), batch)
+        step = compile_step(abstract(lambda: new_state(SMALL), mesh), batch, SMALL)
         state = create_state(SMALL, mesh)
         once, _ = step(jax.tree.map(jnp.copy, state), batch)
         twice, metrics = step_twice(step, jax.tree.map(jnp.copy, state), batch)

@@ -17,7 +17,7 @@ def test_a_checkpoint_keeps_its_chat_template(tmp_path):
     (copied / "chat_template.jinja").write_text("{{ messages[0].content }}!")
     import_hf(str(copied), str(tmp_path / "run"))
     config, model, _ = load_to_serve(ModelSettings(checkpoint_dir=str(tmp_path / "run"), dtype="bfloat16"))
-    assert model.config == config and config.dtype == "bfloat16"
+    assert model.config == config.model and config.dtype == "bfloat16"
     tokenizer = load_tokenizer(config.tokenizer)
     template = module("chat_template").load_chat_template(tokenizer, config.tokenizer)
     assert template.encode([{"role": "user", "content": " Hello? "}]) == tokenizer.encode(" Hello? !")

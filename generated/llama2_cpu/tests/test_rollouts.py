@@ -92,7 +92,6 @@ def test_the_gradient_is_that_of_reinforce(settings):
         chosen = jnp.take_along_axis(every, batch["targets"][..., None], axis=2)[..., 0]
         return -jnp.sum(chosen * batch["advantages"]), chosen
 
-    model.config = config
     wanted, chosen = jax.jit(jax.grad(reinforce, has_aux=True))(model)
     np.testing.assert_allclose(batch["sampled_logprobs"], np.where(batch["weights"] > 0, chosen, 0), atol=1e-5)
     batch["sampled_logprobs"] = np.asarray(chosen)
