@@ -30,7 +30,7 @@ from generator.programs.canonical import JaxprHasher
 from generator.programs.sources import functions_of
 from generator.programs.verdicts import DECODING, EVALUATION, INITIAL, MESH, SCRATCH, TRAINING
 
-MODULES = "config", "parallel", "data", "model", "train", "engine"
+MODULES = "config", "parallel", "data", "model", "trainer", "engine"
 LENGTH = 256  # tokens of the longest text that is decoded
 ROWS = 8  # sequences of an engine
 # steps of an engine: tokens of each sequence, whether all are scored, how many of them are drafts, int8 pages
@@ -140,8 +140,7 @@ def import_package(name: str) -> SimpleNamespace:
     """Imports the modules that have entry points; a package that does not serve has no engine."""
     with without_recording():
         files = {module: module for module in MODULES if importlib.util.find_spec(f"{name}.{module}")}
-        if importlib.util.find_spec(f"{name}.trainer"):  # where train.py is its command line
-            files["train"] = "trainer"
+        files.setdefault("trainer", "train")  # of an older package, whose command line is in the same file
         return SimpleNamespace(**{module: importlib.import_module(f"{name}.{file}") for module, file in files.items()})
 
 
