@@ -80,7 +80,7 @@ def test_defaults(field):
 
 
 OUTPUTS = "../../evil", "/evil", "a/../b", "a//b", "gen.lock", "a\\u0000b", "model.py", "__init__.py", "model.py/x"
-FOLDERS = "../x.py", "/x.py", "config.py", "__init__.py", "x", "a\\u0000.py", "a b/", ""
+FOLDERS = "../x.py", "/x.py", "__init__.py", "x", "a\\u0000.py", "a b/", ""
 WORDS = '\'a """ b\'', "'a \\ b'", '"a\\u0000b"', "'say \"so\"'"
 COUNTS = "__import__('os')", "config.layers ** 9", "x", "1 +", "config.layers()", "'a'", "1.5"
 TITLES = 'a\\"\\"\\"b', "a\\\\b", "a\\u0000b", "a\\nb", 'x\\"'
@@ -186,7 +186,7 @@ where = "hf.get('z') is None"
     '[extras]\nx = ["numpy>=2"]\n[templates]\n"a/R.md" = "templates/r.jinja"\n',
     package='exports = ["model", "PRESETS", "loop"]\n'
     + PACKAGE.partition("\n")[2]
-    + '[config.groups]\nmodel = "sizes"\n[templates]\n"x.toml" = "templates/x.jinja"\n',
+    + '[templates]\n"x.toml" = "templates/x.jinja"\n',
     **{
         "templates/r.jinja": "# {{ title }}\n{% for f in fields %}{{ f.name }}\n{% endfor %}",
         "templates/x.jinja": 'title = "{{ title }}"\nextras = {{ extras | list }}\n',

@@ -129,6 +129,7 @@ IN_TEMPLATE = [
     ("one\n\n{{ titel }}\n", 3, "the template uses an undefined name: 'titel' is undefined"),
     ("one\n{{ 1 / 0 }}\n", 2, "the template fails: ZeroDivisionError: division by zero"),
 ]
+SIZES = 'class ModelConfig:\n    """Sizes."""\n    theta: int = 2\n'
 REFUSED = [
     *(({}, {"target": text}, TARGET, *rest) for text, *rest in IN_TARGET),
     *(({}, {"architecture": text}, ARCHITECTURE, *rest) for text, *rest in IN_ARCHITECTURE),
@@ -141,6 +142,20 @@ REFUSED = [
     (
         *({"model/rope": "class Config:\n    # how wide\n    width: int = 2\n"}, {}, "fragments/model/rope.py", 3),
         "model/rope and model/model (fragments/model/model.py:4) both give Config a field width\n  Select one of them, or",
+    ),
+    (
+        *({"model/rope": "class ModelConfig:\n    theta: int = 2\n"}, {}, "fragments/model/rope.py", 2),
+        "ModelConfig needs one docstring, and no selected fragment gives it\n  Say in one fragment what",
+    ),
+    (
+        *({"model/rope": f"{SIZES}\ndef rope(config: ModelConfig):\n    return config.width\n"}, {}),
+        *("fragments/model/rope.py", 6),
+        "model/rope reads config.width of ModelConfig, and it is in Config\n  Annotate the parameter with Config, or",
+    ),
+    (
+        *({"model/rope": "from typing import Annotated\n\nclass Config:\n    x: Annotated[int, 1, 9] = 0\n"}, {}),
+        *("fragments/model/rope.py", 4),
+        "x is 0\n  Give a number from 1 to 9.",
     ),
     (
         *({"model/model": f"class Config:\n    width: int\n{HOST}"}, {"architecture": PRESET}, ARCHITECTURE, 5),

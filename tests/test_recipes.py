@@ -13,31 +13,28 @@ MODEL = {
     "model/model": '''
         """The model."""
 
-        from generator.language import point
-        from generator.language.roles import HARDWARE, RECIPES
+        from typing import Annotated
+
+        from generator.language.roles import HARDWARE, RECIPES, PositiveInt
 
         class Config:
-            width: int = 1  # of the stream
+            width: PositiveInt = 1  # of the stream
             remat: str = "none"
-            mesh_data: int = 1
-            mesh_fsdp: int = -1
+            mesh_data: Annotated[int, -1, 100] = 1
+            mesh_fsdp: Annotated[int, -1, 100] = -1
+
+        PositiveInt = Annotated[int, 1, 100]
 
         def model():
-            bounds = {}
-            point("check_config.bounds", bounds)
             return HARDWARE, RECIPES
     ''',
     "model/share": '''
         """A number with bounds."""
 
-        from generator.language import splice
+        from typing import Annotated
 
         class Config:
-            share: float = 0.5
-
-        @splice("check_config.bounds")
-        def _(bounds):
-            bounds.update(share=(0.1, 1), mesh_data=(-1, 2**31 - 1), mesh_fsdp=(-1, 2**31 - 1))
+            share: Annotated[float, 0.1, 1] = 0.5
     ''',
 }
 ARCHITECTURE = 'title = "A"\n[presets.small]\nwidth = 8\n[presets.big]\nwidth = 9\n'

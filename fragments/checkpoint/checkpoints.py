@@ -30,6 +30,9 @@ from generator.language.roles import (
     Config,
     Decoder,
     InputError,
+    ModelConfig,
+    NonNegativeInt,
+    PositiveInt,
     absolute,
     abstract,
     check_config,
@@ -46,8 +49,8 @@ class CheckpointConfig:
     """What is saved, where, and for how long."""
 
     checkpoint_dir: str = ""  # for checkpoints and metrics; a run resumes from it; "": a new runs/DATE-TIME
-    keep_last: int = 3  # newest checkpoints that are kept
-    keep_every: int = 0  # checkpoints at multiples of this many steps are kept for good; 0: none
+    keep_last: PositiveInt = 3  # newest checkpoints that are kept
+    keep_every: NonNegativeInt = 0  # checkpoints at multiples of this many steps are kept for good; 0: none
 
 
 @jax.jit
@@ -61,16 +64,15 @@ def checksums(arrays: dict[str, Array]) -> tuple[Array, Array]:
 
 def command_line_only() -> dict[str, Any]:
     """Returns defaults of the settings never taken from a checkpoint: text, such as paths, and consent."""
-    with point("command_line_only.names"):
-        names = {"remat"}  # whose text can only name what is in this package
+    names = {f.name for f in dataclasses.fields(ModelConfig)}  # whose text only names what is in this package
+    point("command_line_only.names", names)
     fields = [f for f in dataclasses.fields(Config) if f.type is str or f.name.startswith("allow_")]
     return {f.name: f.default for f in fields if f.name not in names}
 
 
 def changes(old: Config, new: Config) -> str:
     """Lists the fields that differ: `width 64 -> 32, steps 100 -> 200`."""
-    names = [f.name for f in dataclasses.fields(Config) if f.name not in command_line_only()]
-    pairs = ((name, getattr(old, name), getattr(new, name)) for name in names)
+    pairs = ((name, a, getattr(new, name)) for name, a in vars(old).items() if name not in command_line_only())
     return ", ".join(f"{name} {a} -> {b}" for name, a, b in pairs if a != b)
 
 

@@ -7,22 +7,18 @@ import statistics
 import sys
 import tempfile
 import threading
+from typing import Annotated
 
 import jax
 from etils import epath
 
 from generator.language import splice
-from generator.language.roles import ExitCode
+from generator.language.roles import ExitCode, PositiveFloat
 
 
 class TrainConfig:
-    hang_factor: float = 20.0  # ends a run that has no step for this many times its recent median step time
-    hang_seconds: float = 600.0  # least time before a run is ended, to compile, evaluate or save; 0: never
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(hang_seconds=(0, 1e9))
+    hang_factor: PositiveFloat = 20.0  # ends a run that has no step for this many times its recent median step time
+    hang_seconds: Annotated[float, 0, 1e9] = 600.0  # least time before that, to compile, evaluate or save; 0: never
 
 
 def start_watchdog(directory: epath.Path) -> queue.SimpleQueue:

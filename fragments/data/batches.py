@@ -1,6 +1,5 @@
 """Batches of sequences: each document is a segment that attends only to itself, with positions from 0."""
 
-import collections
 import functools
 import itertools
 import json
@@ -8,7 +7,7 @@ import math
 import sys
 import zlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import grain
 import jax
@@ -16,34 +15,28 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from generator.language import point, provide, splice
+from generator.language import point, provide
 from generator.language.roles import (
     RULES,
     TEXT_BYTES,
     AnyTokenizer,
     Config,
     InputError,
+    PositiveInt,
     encode_document,
     fingerprint,
     identity,
     load_tokenizer,
     open_documents,
-    special_texts,
-    warn_of_special_tokens,
 )
 
 
 class DataConfig:
     eval_data: str = ""  # evaluation documents, in the form of data; "": a held-out share of data
-    eval_share: float = 0.02  # share of documents held out without eval_data, the last ones, at most 10,000; 0: none
-    sequence_length: int = 4096  # tokens in one training sequence
+    eval_share: Annotated[float, 0, 0.999] = 0.02  # share of documents held out without eval_data, max 10,000; 0: none
+    sequence_length: PositiveInt = 4096  # tokens in one training sequence
     allow_other_data: bool = False  # whether a run may resume with other data or another tokenizer
-    batch_size: int = 8  # sequences in one optimizer step, over all devices
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(eval_share=(0, 0.999))
+    batch_size: PositiveInt = 8  # sequences in one optimizer step, over all devices
 
 
 class Sequences(Iterator[list[dict[str, np.ndarray]]]):
@@ -148,10 +141,14 @@ def open_pieces(config: Config, path: str, tokenizer: AnyTokenizer, split: str) 
         problem = f"of {count} documents {held_out} are held out, and none with text is left for {split}"
         point("open_pieces.empty", problem)
         raise InputError(f"data {path}: {problem}: give more, a text of over {TEXT_BYTES} bytes, or --eval-share 0")
+<<<<<<< HEAD
     if split == "train":
         names = special_texts(tokenizer)
         special = collections.Counter(name for text in texts[:100] for name in set(names.findall(text)))
         warn_of_special_tokens(path, "the first 100", special)
+=======
+    point("open_pieces.source", texts, tokenizer, path, split)
+>>>>>>> c64b8a38 (Bounds stand on the field: numbers of settings are annotated with their least and greatest value)
     return source
 
 

@@ -16,7 +16,6 @@ from jax import Array
 from generator.language import point, splice
 from generator.language.roles import SamplingParams, field_problems
 
-TOP = 20  # likeliest tokens that a request may ask for
 BIASES = 512  # tokens whose logits a request may change
 
 
@@ -31,10 +30,10 @@ def _(field, value, allowed, requirement):
 
 def sampling_problems(sampling: SamplingParams, prompt: Sequence[int], vocab_size: int) -> list[tuple[str | None, str]]:
     """Lists what is wrong with a prompt and its sampling, whatever there is room for: (field, problem)."""
-    bounds = {"top_p": (1e-6, 1), "min_p": (0, 1), "top_k": (0, vocab_size)}
-    bounds |= {"logprobs": (0, TOP), "repetition_penalty": (1e-3, 1e3)}
-    bounds |= dict.fromkeys(("presence_penalty", "frequency_penalty"), (-100, 100))
-    problems = [(None, problem) for problem in field_problems(sampling, bounds)]
+    problems = [(None, problem) for problem in field_problems(sampling)]
+    if not problems and sampling.top_k > vocab_size:
+        message = f"--top-k {sampling.top_k}: must be at most {vocab_size:,}, the tokens of the vocabulary"
+        problems.append((None, message))
     fields = {"prompt": prompt, "logit_bias": sampling.logit_bias, "stop_token_ids": sampling.stop_token_ids}
     for field, tokens in fields.items():
         foreign = [token for token in tokens if not 0 <= token < vocab_size]

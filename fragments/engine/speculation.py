@@ -4,6 +4,7 @@ Source: Leviathan et al. 2023, arXiv 2211.17192.
 """
 
 import dataclasses
+from typing import Annotated
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,12 +17,7 @@ requires("draft_ngram or draft_mtp")
 
 @splice("EngineSettings.fields")
 def _():
-    draft_tokens: int = 0  # tokens of each sequence that speculative decoding drafts and a step verifies
-
-
-@splice("check_settings.bounds")
-def _(bounds):
-    bounds["draft_tokens"] = 0, 64
+    draft_tokens: Annotated[int, 0, 64] = 0  # tokens that speculative decoding drafts for each sequence in a step
 
 
 @splice("Request.fields")

@@ -16,6 +16,7 @@ from generator.language.roles import (
     ChatTemplate,
     Engine,
     InputError,
+    NonNegativeInt,
     Request,
     SamplingParams,
     TemplateError,
@@ -26,7 +27,7 @@ CERTAIN = 1e9  # a bias with which a token is sampled, whatever its logit
 
 @splice("SamplingParams.fields")
 def _():
-    scored_from: int = 0  # place in the prompt where prompt_logprobs begin; what is before may come from the cache
+    scored_from: NonNegativeInt = 0  # where in the prompt prompt_logprobs begin; what is before may be cached
 
 
 @splice("Engine.scored")

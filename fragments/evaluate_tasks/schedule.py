@@ -12,6 +12,7 @@ from generator.language.roles import (
     Engine,
     EngineSettings,
     InputError,
+    NonNegativeInt,
     evaluate_tasks,
     find_tasks,
     load_ends,
@@ -21,8 +22,8 @@ from generator.language.roles import (
 
 class TrainConfig:
     eval_tasks: str = ""  # tasks of lm-eval, or .yaml files, comma-separated
-    eval_tasks_every: int = 0  # steps between evaluations on them, a multiple of eval_every; the last step has one too
-    eval_tasks_limit: int = 0  # documents of each task; 0: all
+    eval_tasks_every: NonNegativeInt = 0  # steps between them, a multiple of eval_every; the last step has one too
+    eval_tasks_limit: NonNegativeInt = 0  # documents of each task; 0: all
 
 
 @splice("check_config.together")

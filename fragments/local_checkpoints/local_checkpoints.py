@@ -27,6 +27,7 @@ from generator.language.roles import (
     Config,
     Damage,
     InputError,
+    NonNegativeInt,
     absolute,
     agree,
     changes,
@@ -41,7 +42,7 @@ requires("agreement")
 
 class CheckpointConfig:
     local_checkpoint_dir: str = ""  # folder on a disk of each machine, for checkpoints between the others
-    local_checkpoint_every: int = 0  # steps between checkpoints there; 0: none
+    local_checkpoint_every: NonNegativeInt = 0  # steps between checkpoints there; 0: none
 
 
 def gather_json(value: Any) -> list[Any]:

@@ -8,12 +8,12 @@ from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
 from generator.language import layers, point, splice
-from generator.language.roles import Linear, attend
+from generator.language.roles import Linear, PositiveInt, attend
 
 
 class ModelConfig:
-    heads: int  # query heads
-    head_size: int  # size of one head
+    heads: PositiveInt  # query heads
+    head_size: PositiveInt  # size of one head
 
 
 class Attention(nnx.Module):

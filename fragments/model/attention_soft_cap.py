@@ -9,12 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from generator.language import excludes, provide, splice
+from generator.language.roles import PositiveFloat
 
 excludes("attend_cudnn")  # its kernel has no caps
 
 
 class ModelConfig:
-    attention_soft_cap: float  # bound on the absolute value of attention scores
+    attention_soft_cap: PositiveFloat  # bound on the absolute value of attention scores
 
 
 @splice("Attention.parameters")

@@ -7,16 +7,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import provide, splice
+from generator.language.roles import NonNegativeFloat, PositiveInt
 
 
 class ModelConfig:
-    temperature_scale: float = 0.1  # growth of queries with the logarithm of their position
-    temperature_floor: int = 8192  # positions in a step of that growth; the first step is not scaled
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(temperature_scale=(0, 1e9))
+    temperature_scale: NonNegativeFloat = 0.1  # growth of queries with the logarithm of their position
+    temperature_floor: PositiveInt = 8192  # positions in a step of that growth; the first step is not scaled
 
 
 @provide("Decoder.hidden")

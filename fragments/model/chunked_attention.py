@@ -12,13 +12,13 @@ from jax import Array
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 
 from generator.language import layers, proceed, provide, setting, splice
-from generator.language.roles import UNSEEN
+from generator.language.roles import UNSEEN, PositiveInt
 
 EVERYTHING = 2**30  # the chunk of a layer with full attention
 
 
 class ModelConfig:
-    chunk_size: int  # positions of a chunk; chunks are counted from the start of each document
+    chunk_size: PositiveInt  # positions of a chunk; chunks are counted from the start of each document
 
 
 @provide("Decoder.hidden")

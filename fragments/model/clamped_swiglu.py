@@ -7,11 +7,12 @@ import jax
 import jax.numpy as jnp
 
 from generator.language import splice
+from generator.language.roles import PositiveFloat
 
 
 class ModelConfig:
-    swiglu_alpha: float = 1.702  # slope of the sigmoid in the gate; the default is close to a GELU
-    swiglu_limit: float = 7.0  # upper bound of the gate, and bound on the absolute value of the other factor
+    swiglu_alpha: PositiveFloat = 1.702  # slope of the sigmoid in the gate; the default is close to a GELU
+    swiglu_limit: PositiveFloat = 7.0  # upper bound of the gate, and bound on the absolute value of the other factor
 
 
 @splice("Experts.parameters")

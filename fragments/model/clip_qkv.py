@@ -6,10 +6,11 @@ Source: Groeneveld et al. 2024, arXiv 2402.00838, table 6 (as in MPT-7B).
 import jax.numpy as jnp
 
 from generator.language import splice
+from generator.language.roles import PositiveFloat
 
 
 class ModelConfig:
-    clip_qkv: float  # largest absolute value of an element of a query, a key or a value
+    clip_qkv: PositiveFloat  # largest absolute value of an element of a query, a key or a value
 
 
 @splice("Attention.parameters")

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Literal
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
@@ -10,15 +10,15 @@ from flax import nnx
 from jax import Array
 
 from generator.language import layers, point, provide, setting, splice
-from generator.language.roles import Embedding, Norm, remat_policy, shard
+from generator.language.roles import Embedding, Norm, PositiveInt, remat_policy, shard
 
 
 class ModelConfig:
     """Sizes of the model, and how it computes: the settings that a model holds."""
 
-    width: int  # size of the residual stream
-    layers: int  # number of blocks
-    context_length: int = 4096  # longest sequence to generate or serve, in tokens
+    width: PositiveInt  # size of the residual stream
+    layers: Annotated[int, 1, 10_000]  # number of blocks
+    context_length: PositiveInt = 4096  # longest sequence to generate or serve, in tokens
     dtype: Literal["float32", "bfloat16"] = setting("dtype")  # of computation; parameters are always float32
 
     @property

@@ -7,11 +7,11 @@ from flax import nnx
 from jax import Array
 
 from generator.language import point, provide, splice
-from generator.language.roles import InputError, hf_tensors, product
+from generator.language.roles import InputError, PositiveInt, hf_tensors, product
 
 
 class ModelConfig:
-    vocab_size: int  # tokens in the vocabulary
+    vocab_size: PositiveInt  # tokens in the vocabulary
 
 
 class Embedding(nnx.Module):

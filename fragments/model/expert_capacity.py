@@ -12,13 +12,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import point, requires, splice
-from generator.language.roles import RULES, Experts, gather
+from generator.language.roles import RULES, Experts, PositiveFloat, gather
 
 requires("experts")
 
 
 class ModelConfig:
-    capacity_factor: float = 1.25  # capacity of an expert, as a multiple of its even share of a device's tokens
+    capacity_factor: PositiveFloat = 1.25  # capacity of an expert, as a multiple of its even share of a device's tokens
 
 
 def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import provide, requires, splice
-from generator.language.roles import RULES, Experts, dispatch, gather, gather_and_dispatch, send_rows
+from generator.language.roles import RULES, Experts, PositiveFloat, dispatch, gather, gather_and_dispatch, send_rows
 
 requires("dropless")
 
 
 class ModelConfig:
-    exchange_factor: float = 2.0  # room of a device, as a multiple of its even share of rows; beyond: gathers
+    exchange_factor: PositiveFloat = 2.0  # room of a device, as a multiple of its even share of rows; beyond: gathers
 
 
 @splice("Experts.parameters")

@@ -10,13 +10,13 @@ from jax import Array
 from jax.sharding import PartitionSpec
 
 from generator.language import layers, point, splice
-from generator.language.roles import RULES, Experts, Linear, dispatch
+from generator.language.roles import RULES, Experts, Linear, PositiveInt, dispatch
 
 
 class ModelConfig:
-    experts: int  # experts in a layer
-    experts_per_token: int  # experts that each token is routed to
-    expert_width: int  # inner size of an expert
+    experts: PositiveInt  # experts in a layer
+    experts_per_token: PositiveInt  # experts that each token is routed to
+    expert_width: PositiveInt  # inner size of an expert
 
 
 @splice("check_config.together")

@@ -4,12 +4,13 @@ Source: DeepSeek-AI 2024, arXiv 2412.19437, section 4.2.
 """
 
 from generator.language import requires, splice
+from generator.language.roles import PositiveInt
 
 requires("dense_layers")
 
 
 class ModelConfig:
-    dense_layers: int  # layers at the start whose feed-forward is dense
+    dense_layers: PositiveInt  # layers at the start whose feed-forward is dense
 
 
 @splice("check_config.together")

@@ -9,11 +9,11 @@ from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
 from generator.language import layers, point, splice
-from generator.language.roles import Linear, shard
+from generator.language.roles import Linear, PositiveInt, shard
 
 
 class ModelConfig:
-    mlp_width: int  # inner size of the feed-forward
+    mlp_width: PositiveInt  # inner size of the feed-forward
 
 
 @splice("hf.sizes")

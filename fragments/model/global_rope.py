@@ -6,12 +6,12 @@ Source: Gemma Team 2025, arXiv 2503.19786, section 2; Chen et al. 2023, arXiv 23
 from jax import Array
 
 from generator.language import provide, splice
-from generator.language.roles import rotary_angles
+from generator.language.roles import PositiveFloat, rotary_angles
 
 
 class ModelConfig:
-    global_rope_theta: float = 1_000_000.0  # base of the rotation frequencies in layers with full attention
-    global_rope_factor: float = 1.0  # divides their angles, so that longer sequences rotate no further
+    global_rope_theta: PositiveFloat = 1_000_000.0  # base of the rotation frequencies in layers with full attention
+    global_rope_factor: PositiveFloat = 1.0  # divides their angles, so that longer sequences rotate no further
 
 
 @provide("Decoder.hidden")

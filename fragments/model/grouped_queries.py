@@ -4,10 +4,11 @@ Source: Ainslie et al. 2023, arXiv 2305.13245.
 """
 
 from generator.language import splice
+from generator.language.roles import PositiveInt
 
 
 class ModelConfig:
-    kv_heads: int  # key and value heads, each shared by heads / kv_heads query heads
+    kv_heads: PositiveInt  # key and value heads, each shared by heads / kv_heads query heads
 
 
 @splice("check_config.together")

@@ -9,18 +9,18 @@ from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
 from generator.language import excludes, layers, point, requires, splice
-from generator.language.roles import Cache, Linear, Norm, Pages, attend, attend_cached, rotate
+from generator.language.roles import Cache, Linear, Norm, Pages, PositiveInt, attend, attend_cached, rotate
 
 requires("rope")
 excludes("grouped_queries", "multi_head")
 
 
 class ModelConfig:
-    heads: int  # attention heads
-    nope_size: int  # size of the part of a query or key head without rotation
-    rope_size: int  # size of the rotated part, which is shared by the keys of all heads
-    value_size: int  # size of a value head
-    kv_rank: int  # size of the latent of keys and values
+    heads: PositiveInt  # attention heads
+    nope_size: PositiveInt  # size of the part of a query or key head without rotation
+    rope_size: PositiveInt  # size of the rotated part, which is shared by the keys of all heads
+    value_size: PositiveInt  # size of a value head
+    kv_rank: PositiveInt  # size of the latent of keys and values
 
     @property
     def head_size(self) -> int:

@@ -8,13 +8,14 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import requires, splice
+from generator.language.roles import PositiveInt
 
 requires("balance_bias")
 
 
 class ModelConfig:
-    expert_groups: int  # groups that the experts are divided into
-    groups_per_token: int  # groups that the experts of a token are chosen from
+    expert_groups: PositiveInt  # groups that the experts are divided into
+    groups_per_token: PositiveInt  # groups that the experts of a token are chosen from
 
 
 @splice("check_config.together")

@@ -6,10 +6,11 @@ from flax import nnx
 from jax import Array
 
 from generator.language import point, setting, splice
+from generator.language.roles import PositiveFloat
 
 
 class ModelConfig:
-    init_std: float = 0.02  # standard deviation of the initial weights
+    init_std: PositiveFloat = 0.02  # standard deviation of the initial weights
 
 
 def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) -> Array:

@@ -8,18 +8,13 @@ import dataclasses
 import jax.numpy as jnp
 
 from generator.language import emit, requires, splice
-from generator.language.roles import join_layers, routed_tokens, sum_tokens
+from generator.language.roles import NonNegativeFloat, join_layers, routed_tokens, sum_tokens
 
 requires("expert_load")
 
 
 class TrainConfig:
-    load_balance: float = 0.01  # weight of the load-balancing loss beside the mean cross-entropy; 0: none
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(load_balance=(0, 1e9))
+    load_balance: NonNegativeFloat = 0.01  # weight of the load-balancing loss beside the mean cross-entropy; 0: none
 
 
 @splice("MixtureOfExperts.chosen")

@@ -4,10 +4,11 @@ Source: Yang et al. 2022, arXiv 2203.03466, table 8.
 """
 
 from generator.language import proceed, splice
+from generator.language.roles import PositiveFloat
 
 
 class ModelConfig:
-    logit_scale: float  # factor of the logits
+    logit_scale: PositiveFloat  # factor of the logits
 
 
 @splice("Embedding.parameters")

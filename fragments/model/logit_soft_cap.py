@@ -6,10 +6,11 @@ Source: Gemma Team 2024, arXiv 2408.00118, section 2; Bello et al. 2016, arXiv 1
 import jax.numpy as jnp
 
 from generator.language import proceed, splice
+from generator.language.roles import PositiveFloat
 
 
 class ModelConfig:
-    logit_soft_cap: float  # bound on the absolute value of logits
+    logit_soft_cap: PositiveFloat  # bound on the absolute value of logits
 
 
 @splice("Embedding.parameters")

@@ -13,12 +13,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import provide, requires, splice
+from generator.language.roles import PositiveInt
 
 requires("scaled_rope", "rope_scale")
 
 
 class ModelConfig:
-    rope_original_context: int = 4096  # context length of pretraining, in tokens
+    rope_original_context: PositiveInt = 4096  # context length of pretraining, in tokens
     rope_short_factors: tuple[float, ...]  # divide the frequencies in sequences up to that length
     rope_long_factors: tuple[float, ...]  # divide the frequencies in longer ones
 

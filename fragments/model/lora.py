@@ -20,6 +20,8 @@ from generator.language.roles import (
     InputError,
     LazyArray,
     Linear,
+    PositiveFloat,
+    PositiveInt,
     loss,
     make_optimizer,
     named_arrays,
@@ -31,8 +33,8 @@ excludes("muon")
 
 
 class ModelConfig:
-    lora_rank: int = 8  # inner size of an adapter
-    lora_alpha: float = 16.0  # lora_alpha / lora_rank scales the output of an adapter
+    lora_rank: PositiveInt = 8  # inner size of an adapter
+    lora_alpha: PositiveFloat = 16.0  # lora_alpha / lora_rank scales the output of an adapter
     lora_targets: str = "all"  # names of the projections with adapters, such as query,value; all: every one
 
 
@@ -246,8 +248,3 @@ def _(each):
 @splice("test_adamw.parameters", optional=True)
 def _(parameters):
     parameters = adapters_of(parameters)
-
-
-@splice("command_line_only.names")
-def _(names):
-    names = {"remat", "lora_targets"}

@@ -4,13 +4,13 @@ Source: DeepSeek-AI 2024, arXiv 2405.04434, section 2.1.2.
 """
 
 from generator.language import requires, splice
-from generator.language.roles import Linear, Norm
+from generator.language.roles import Linear, Norm, PositiveInt
 
 requires("latent_attention")
 
 
 class ModelConfig:
-    query_rank: int  # size of the latent of queries
+    query_rank: PositiveInt  # size of the latent of queries
 
 
 @splice("Attention.query")

@@ -5,6 +5,7 @@ Source: DeepSeek-AI 2024, arXiv 2412.19437, section 2.2; concatenated in the ord
 
 import dataclasses
 import sys
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,7 @@ layers.further("mtp", "config.mtp_layers")
 
 
 class ModelConfig:
-    mtp_layers: int = 1  # layers of multi-token prediction, each for one token further
+    mtp_layers: Annotated[int, 0, 100] = 1  # layers of multi-token prediction, each for one token further
 
 
 class MTPLayer(nnx.Module):
@@ -49,11 +50,6 @@ def _(self, config, rngs):
 def _(parameters, config):
     # each joins two vectors and has logits of its own
     parameters += config.mtp_layers * config.width * (2 * config.width + config.vocab_size)
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(mtp_layers=(0, 100))
 
 
 @splice("hf.layer_tensors")

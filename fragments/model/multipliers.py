@@ -4,13 +4,14 @@ Source: Yang et al. 2022, arXiv 2203.03466, table 8; IBM Granite Team 2024, Gran
 """
 
 from generator.language import proceed, splice
+from generator.language.roles import PositiveFloat
 
 
 class ModelConfig:
-    embedding_multiplier: float = 1.0  # factor of the embeddings
-    residual_multiplier: float = 1.0  # factor of what attention and feed-forward add to the residual
-    attention_multiplier: float  # factor of the scores, in place of head_size**-0.5
-    logit_divisor: float = 1.0  # divides the logits
+    embedding_multiplier: PositiveFloat = 1.0  # factor of the embeddings
+    residual_multiplier: PositiveFloat = 1.0  # factor of what attention and feed-forward add to the residual
+    attention_multiplier: PositiveFloat  # factor of the scores, in place of head_size**-0.5
+    logit_divisor: PositiveFloat = 1.0  # divides the logits
 
 
 @splice("Embedding.parameters")

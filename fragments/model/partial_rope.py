@@ -3,6 +3,8 @@
 Source: Black et al. 2022, arXiv 2204.06745, section 2.1.
 """
 
+from typing import Annotated
+
 import jax.numpy as jnp
 from jax import Array
 
@@ -13,12 +15,7 @@ requires("rope")
 
 
 class ModelConfig:
-    rotated_share: float  # share of each head that is rotated
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(rotated_share=(1e-30, 1))
+    rotated_share: Annotated[float, 1e-30, 1]  # share of each head that is rotated
 
 
 @splice("rotary_angles.size")

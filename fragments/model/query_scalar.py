@@ -4,10 +4,11 @@ Source: Gemma Team 2024, arXiv 2408.00118 (its released code).
 """
 
 from generator.language import splice
+from generator.language.roles import PositiveInt
 
 
 class ModelConfig:
-    query_scalar: int  # its root divides the scores
+    query_scalar: PositiveInt  # its root divides the scores
 
 
 @splice("Attention.parameters")

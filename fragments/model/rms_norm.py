@@ -9,10 +9,11 @@ from flax import nnx
 from jax import Array
 
 from generator.language import point, splice
+from generator.language.roles import PositiveFloat
 
 
 class ModelConfig:
-    norm_epsilon: float = 1e-5  # added to the mean square
+    norm_epsilon: PositiveFloat = 1e-5  # added to the mean square
 
 
 class Norm(nnx.Module):

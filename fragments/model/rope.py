@@ -7,10 +7,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import point, provide, splice
+from generator.language.roles import PositiveFloat
 
 
 class ModelConfig:
-    rope_theta: float = 10_000.0  # base of the rotation frequencies
+    rope_theta: PositiveFloat = 10_000.0  # base of the rotation frequencies
 
 
 @splice("check_config.together")

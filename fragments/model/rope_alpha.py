@@ -6,12 +6,13 @@ Source: Tencent Hunyuan 2024, arXiv 2411.02265 (its released code); bloc97 2023,
 import jax.numpy as jnp
 
 from generator.language import requires, splice
+from generator.language.roles import PositiveFloat
 
 requires("scaled_rope")
 
 
 class ModelConfig:
-    rope_alpha: float = 1.0  # divides the slowest frequency
+    rope_alpha: PositiveFloat = 1.0  # divides the slowest frequency
 
 
 @splice("rotary_angles.frequencies")

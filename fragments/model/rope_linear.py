@@ -4,12 +4,13 @@ Source: Chen et al. 2023, arXiv 2306.15595, section 3.2.
 """
 
 from generator.language import requires, splice
+from generator.language.roles import PositiveFloat
 
 requires("scaled_rope")
 
 
 class ModelConfig:
-    rope_factor: float = 4.0  # divides positions
+    rope_factor: PositiveFloat = 4.0  # divides positions
 
 
 @splice("rotary_angles.frequencies")

@@ -6,15 +6,16 @@ Source: Grattafiori et al. 2024, arXiv 2407.21783, section 3.4.2; numbers of the
 import jax.numpy as jnp
 
 from generator.language import requires, splice
+from generator.language.roles import PositiveFloat, PositiveInt
 
 requires("scaled_rope")
 
 
 class ModelConfig:
-    rope_factor: float = 8.0  # stretches waves with at most rope_low_turns turns
-    rope_low_turns: float = 1.0  # turns in the original context, up to which waves are fully stretched
-    rope_high_turns: float = 4.0  # turns in the original context, from which on waves are kept
-    rope_original_context: int = 8192  # context length of pretraining, in tokens
+    rope_factor: PositiveFloat = 8.0  # stretches waves with at most rope_low_turns turns
+    rope_low_turns: PositiveFloat = 1.0  # turns in the original context, up to which waves are fully stretched
+    rope_high_turns: PositiveFloat = 4.0  # turns in the original context, from which on waves are kept
+    rope_original_context: PositiveInt = 8192  # context length of pretraining, in tokens
 
 
 @splice("check_config.together")

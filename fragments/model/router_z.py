@@ -8,18 +8,13 @@ import dataclasses
 import jax
 
 from generator.language import emit, requires, splice
-from generator.language.roles import join_layers, routed_tokens, sum_tokens
+from generator.language.roles import NonNegativeFloat, join_layers, routed_tokens, sum_tokens
 
 requires("expert_load")
 
 
 class TrainConfig:
-    router_z: float = 0.001  # weight of the router z-loss, a mean over tokens and layers; 0: none
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(router_z=(0, 1e9))
+    router_z: NonNegativeFloat = 0.001  # weight of the router z-loss, a mean over tokens and layers; 0: none
 
 
 @splice("MixtureOfExperts.chosen")

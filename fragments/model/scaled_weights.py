@@ -4,10 +4,11 @@ Source: DeepSeek-AI 2024, arXiv 2412.19437 (its released code).
 """
 
 from generator.language import splice
+from generator.language.roles import PositiveFloat
 
 
 class ModelConfig:
-    expert_scale: float  # factor of the weights of the chosen experts
+    expert_scale: PositiveFloat  # factor of the weights of the chosen experts
 
 
 @splice("MixtureOfExperts.parameters")

@@ -4,13 +4,13 @@ Source: Dai et al. 2024, arXiv 2401.06066, section 3.2.
 """
 
 from generator.language import layers, point, requires, splice
-from generator.language.roles import FeedForward
+from generator.language.roles import FeedForward, PositiveInt
 
 requires("experts", "feed_forward_width")
 
 
 class ModelConfig:
-    shared_experts: int = 1  # experts for every token, as one feed-forward
+    shared_experts: PositiveInt = 1  # experts for every token, as one feed-forward
 
 
 @splice("MixtureOfExperts.parameters")

@@ -11,13 +11,13 @@ import numpy as np
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 
 from generator.language import layers, proceed, provide, setting, splice
-from generator.language.roles import UNSEEN
+from generator.language.roles import UNSEEN, PositiveInt
 
 EVERYTHING = 2**30  # the window of a layer with full attention
 
 
 class ModelConfig:
-    window: int  # tokens that a token sees, including itself
+    window: PositiveInt  # tokens that a token sees, including itself
 
 
 def window_layers(config: ModelConfig) -> np.ndarray:

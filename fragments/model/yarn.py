@@ -4,25 +4,22 @@ Source: Peng et al. 2023, arXiv 2309.00071, sections 3.2 and 3.4.
 """
 
 import math
+from typing import Annotated
 
 import jax.numpy as jnp
 
 from generator.language import point, requires, setting, splice
+from generator.language.roles import PositiveFloat, PositiveInt
 
 requires("scaled_rope", "rope_scale")
 
 
 class ModelConfig:
-    rope_factor: float = 4.0  # stretches waves with at most rope_slow_turns turns
-    rope_fast_turns: float = 32.0  # turns in the original context, from which on waves are kept
-    rope_slow_turns: float = 1.0  # turns in the original context, up to which waves are fully stretched
-    rope_original_context: int = 4096  # context length of pretraining, in tokens
-    rope_scale: float = 1.0  # factor of queries and keys
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(rope_factor=(1, 1e9))
+    rope_factor: Annotated[float, 1, 1e9] = 4.0  # stretches waves with at most rope_slow_turns turns
+    rope_fast_turns: PositiveFloat = 32.0  # turns in the original context, from which on waves are kept
+    rope_slow_turns: PositiveFloat = 1.0  # turns in the original context, up to which waves are fully stretched
+    rope_original_context: PositiveInt = 4096  # context length of pretraining, in tokens
+    rope_scale: PositiveFloat = 1.0  # factor of queries and keys
 
 
 @splice("check_config.together")

@@ -6,17 +6,13 @@ Source: DeepSeek-AI 2024, arXiv 2405.04434, section 3.1.4 (its released code).
 import math
 
 from generator.language import proceed, requires, splice
+from generator.language.roles import NonNegativeFloat
 
 requires("yarn")
 
 
 class ModelConfig:
-    rope_mscale: float = 1.0  # scores are scaled by (0.1 rope_mscale log(rope_factor) + 1)**2
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(rope_mscale=(0, 1e9))
+    rope_mscale: NonNegativeFloat = 1.0  # scores are scaled by (0.1 rope_mscale log(rope_factor) + 1)**2
 
 
 @splice("Attention.parameters")

@@ -3,6 +3,8 @@
 Source: Llama Team 2024, arXiv 2407.21783, section 3.3.2.
 """
 
+from typing import Annotated
+
 import jax
 
 from generator.language import proceed, provide, setting, splice
@@ -10,12 +12,7 @@ from generator.language.roles import RULES, InputError, shard
 
 
 class ParallelConfig:
-    mesh_context: int = 1  # devices that shard each sequence and the parameters
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(mesh_context=(-1, 2**31 - 1))
+    mesh_context: Annotated[int, -1, 1_000_000] = 1  # devices that shard each sequence and the parameters
 
 
 @provide("make_mesh", optional=True)

@@ -3,18 +3,15 @@
 Source: Lepikhin et al. 2020, arXiv 2006.16668, section 3.2.
 """
 
+from typing import Annotated
+
 from generator.language import provide, requires, splice
 
 requires("experts")
 
 
 class ParallelConfig:
-    mesh_expert: int = 1  # devices that shard parameters and batch, each with its own experts
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(mesh_expert=(-1, 2**31 - 1))
+    mesh_expert: Annotated[int, -1, 1_000_000] = 1  # devices that shard parameters and batch, each with its own experts
 
 
 @provide("make_mesh", optional=True)

@@ -10,7 +10,7 @@ from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 from jax.ad_checkpoint import checkpoint_policies as policies
 
-from generator.language import proceed, provide, splice
+from generator.language import provide, splice
 from generator.language.roles import REMAT, InputError
 
 
@@ -65,9 +65,3 @@ def _(x):
 @splice("remat_policy.policy")
 def _(policy, offload):
     policy = offload_policy(policy, offload)
-
-
-@splice("command_line_only.names", after="lora")
-def _(names):
-    proceed()
-    names.add("offload")

@@ -1,31 +1,27 @@
 """Sharding by named logical axes."""
 
 import math
+from typing import Annotated
 
 import jax
 from jax import Array
 from jax.experimental.mesh_utils import create_device_mesh, create_hybrid_device_mesh
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
-from generator.language import point, setting, splice
+from generator.language import point, setting
 from generator.language.roles import RULES, InputError
 
 
 class ParallelConfig:
     """How the run is spread over devices."""
 
-    mesh_data: int = 1  # replicas of the parameters; one of the mesh_* may be -1: it takes the devices left
-    mesh_fsdp: int = -1  # devices that shard the parameters and the batch
-    mesh_tensor: int = 1  # devices that shard the heads and the inner feed-forward
+    mesh_data: Annotated[int, -1, 1_000_000] = 1  # replicas of the parameters; one mesh_* may be -1: the devices left
+    mesh_fsdp: Annotated[int, -1, 1_000_000] = -1  # devices that shard the parameters and the batch
+    mesh_tensor: Annotated[int, -1, 1_000_000] = 1  # devices that shard the heads and the inner feed-forward
 
 
 class ModelConfig:
     remat: str = setting("remat")  # policy: none, full, dots, attention; or kept: query, key_value, out, gate, up, down
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(mesh_data=(-1, 2**31 - 1), mesh_fsdp=(-1, 2**31 - 1), mesh_tensor=(-1, 2**31 - 1))
 
 
 def make_mesh(data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.Device] | None = None) -> Mesh:

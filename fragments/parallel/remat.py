@@ -16,11 +16,6 @@ KEEP_ATTENTION = (
     if setting("attention_kernel") == "cudnn"
     else policies.save_only_these_names("attention", "context")
 )
-NAMED = (
-    ("query", "key_value", "out", "gate", "up", "down")
-    if setting("attention_kernel") == "cudnn"
-    else ("context", "query", "key_value", "out", "gate", "up", "down")
-)
 REMAT = {  # name in Config.remat -> what the forward pass keeps of a block; the backward pass recomputes the rest
     "none": policies.everything_saveable,
     "full": policies.nothing_saveable,
@@ -28,7 +23,14 @@ REMAT = {  # name in Config.remat -> what the forward pass keeps of a block; the
         KEEP_DOTS if setting("in_8_bits") else policies.dots_with_no_batch_dims_saveable, KEEP_ATTENTION
     ),
     "attention": KEEP_ATTENTION,  # its inputs and outputs: the kernel runs once in each direction
-    **{x: policies.save_only_these_names(x) for x in NAMED},
+    **{
+        x: policies.save_only_these_names(x)
+        for x in (
+            ("query", "key_value", "out", "gate", "up", "down")
+            if setting("attention_kernel") == "cudnn"
+            else ("context", "query", "key_value", "out", "gate", "up", "down")
+        )
+    },
 }
 
 

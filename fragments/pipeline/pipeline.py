@@ -8,7 +8,7 @@ Source: Huang et al. 2018, arXiv 1811.06965 (microbatches); Narayanan et al. 202
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -18,21 +18,16 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from generator.language import layers, proceed, provide, setting, splice
-from generator.language.roles import RULES, Config, InputError, shard
+from generator.language.roles import RULES, Config, InputError, NonNegativeInt, PositiveInt, shard
 
 
 class ParallelConfig:
-    mesh_stage: int = 1  # stages of the pipeline, each of which has a part of the layers
+    mesh_stage: Annotated[int, -1, 1_000_000] = 1  # stages of the pipeline, each of which has a part of the layers
 
 
 class ModelConfig:
-    pipeline_microbatches: int = 0  # parts of a microbatch of --accumulation that are in the pipeline; 0: --mesh-stage
-    pipeline_repeats: int = 1  # times that each of these passes through all stages
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(mesh_stage=(-1, 2**31 - 1))
+    pipeline_microbatches: NonNegativeInt = 0  # parts of each microbatch of --accumulation in it; 0: --mesh-stage
+    pipeline_repeats: PositiveInt = 1  # times that each of these passes through all stages
 
 
 @provide("make_mesh", optional=True)

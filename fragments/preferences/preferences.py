@@ -5,6 +5,7 @@ arXiv 2411.15124, section 5.1.1 (length-normalized DPO); Hong et al. 2024, arXiv
 """
 
 import functools
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,8 @@ requires("data/pairs")
 
 
 class TrainConfig:
-    preference_beta: float = 0.1  # of dpo, dpo_norm, ipo: how strongly the reference holds; orpo: weight of the odds
+    # of dpo, dpo_norm, ipo: how strongly the reference holds; orpo: weight of the odds
+    preference_beta: Annotated[float, 1e-6, 1e6] = 0.1
 
 
 WITH_REFERENCE = "dpo", "dpo_norm", "ipo"
@@ -68,11 +70,6 @@ def preference_loss(
     sums = {"accuracy": margin > rounding, "margin": beta * margin, "chosen_reward": beta * chosen}
     sums = {name: jnp.sum(values, where=is_pair, dtype=jnp.float32) for name, values in sums.items()}
     return jnp.sum(losses, where=is_pair), jnp.sum(is_pair, dtype=jnp.float32), sums
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(preference_beta=(1e-6, 1e6))
 
 
 @splice("objectives")

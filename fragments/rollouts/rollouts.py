@@ -24,6 +24,8 @@ from generator.language.roles import (
     Engine,
     EngineSettings,
     InputError,
+    PositiveFloat,
+    PositiveInt,
     Prompt,
     Request,
     Rewards,
@@ -43,11 +45,11 @@ class RolloutConfig:
     """What the model samples, and what rewards it."""
 
     reward: str = ""  # MODULE:FUNCTION that returns the reward of (prompt, completion, **other fields of the row)
-    reward_seconds: float = 10.0  # time limit of a reward
-    group_size: int = 8  # completions sampled for a prompt, whose rewards are compared
-    completion_tokens: int = 256  # tokens sampled at most
-    batches_per_rollout: int = 1  # steps before the model samples again
-    rollout_sequences: int = 64  # sampled at a time
+    reward_seconds: PositiveFloat = 10.0  # time limit of a reward
+    group_size: PositiveInt = 8  # completions sampled for a prompt, whose rewards are compared
+    completion_tokens: PositiveInt = 256  # tokens sampled at most
+    batches_per_rollout: PositiveInt = 1  # steps before the model samples again
+    rollout_sequences: PositiveInt = 64  # sampled at a time
     scale_advantages: bool = True  # whether a group's advantages are divided by their standard deviation
 
 

@@ -7,6 +7,7 @@ import collections
 import concurrent.futures
 import dataclasses
 import itertools
+from typing import Annotated
 
 from generator.language import requires, splice
 from generator.language.roles import Batches, Rollouts, Sampled
@@ -15,12 +16,8 @@ requires("rollouts")
 
 
 class RolloutConfig:
-    rollouts_ahead: int = 0  # rollouts whose rewards are computed while the model trains; it samples them this early
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(rollouts_ahead=(0, 1000))
+    # rollouts whose rewards are computed while the model trains; it samples them this early
+    rollouts_ahead: Annotated[int, 0, 1000] = 0
 
 
 @splice("Rollouts.start")

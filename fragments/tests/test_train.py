@@ -9,11 +9,14 @@ import numpy as np
 import optax
 import pytest
 import torch
+from flax import nnx
 
 from generator.language import point
 from generator.language.roles import (
     SMALL,
+    Decoder,
     InputError,
+    ModelConfig,
     arrays,
     check_config,
     loss,
@@ -85,6 +88,19 @@ def test_accumulation_equals_the_large_batch(batch, accumulation):
     # moments, compared before Adam's division blows up the rounding of small ones
     for (name, a), b in zip(arrays(whole.opt_state).items(), arrays(parts.opt_state).values()):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-8, err_msg=name)
+
+
+def test_runs_of_one_model_have_one_pytree_type():
+    """Whatever the settings of the run: a model holds only its own."""
+    model = {field.name for field in dataclasses.fields(ModelConfig)}
+    settings = {name: value for name, value in vars(SMALL).items() if name not in model}
+    changed = {name: f"{value}x" if isinstance(value, str) else 2 * value for name, value in settings.items()}
+    assert {"keep_last", "learning_rate", "batch_size", "mesh_data"} <= changed.keys()
+
+    def structure(**changes):
+        return jax.tree.structure(jax.eval_shape(lambda: Decoder(dataclasses.replace(SMALL, **changes), nnx.Rngs(0))))
+
+    assert structure() == structure(**changed) != structure(remat="full")
 
 
 def test_a_step_holds_the_activations_of_a_microbatch_alone(batch):

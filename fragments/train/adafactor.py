@@ -4,25 +4,20 @@ Source: Shazeer and Stern 2018, arXiv 1804.04235, algorithm 4, with AdamW's lear
 """
 
 import functools
+from typing import Annotated
 
 import jax
 import numpy as np
 import optax
 from flax import nnx
 
-from generator.language import splice
-from generator.language.roles import decays, learning_rate
+from generator.language.roles import NonNegativeFloat, PositiveFloat, decays, learning_rate
 
 
 class TrainConfig:
-    square_decay: float = 0.8  # decay of the mean of squares in step t: 1 - t ** -square_decay
-    max_update: float = 1.0  # clips the RMS of each parameter's update, over its stack of layers
-    weight_decay: float = 0.1  # a step subtracts learning rate * weight_decay of each matrix
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(square_decay=(0, 1), weight_decay=(0, 1e9))
+    square_decay: Annotated[float, 0, 1] = 0.8  # decay of the mean of squares in step t: 1 - t ** -square_decay
+    max_update: PositiveFloat = 1.0  # clips the RMS of each parameter's update, over its stack of layers
+    weight_decay: NonNegativeFloat = 0.1  # a step subtracts learning rate * weight_decay of each matrix
 
 
 def with_axes(state: optax.FactoredState, model, factored: bool) -> optax.FactoredState:

@@ -8,18 +8,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import layers, requires, setting, splice
-from generator.language.roles import Decoder, named_arrays
+from generator.language.roles import Decoder, NonNegativeFloat, named_arrays
 
 requires("balance_bias", "expert_load")
 
 
 class TrainConfig:
-    balance_rate: float = 0.001  # how far a step moves the bias of an expert with too many or too few tokens
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(balance_rate=(0, 1e9))
+    balance_rate: NonNegativeFloat = 0.001  # how far a step moves the bias of an expert with too many or too few tokens
 
 
 def balance(updates: Decoder, load: Array, config: TrainConfig) -> Decoder:

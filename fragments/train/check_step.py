@@ -12,11 +12,11 @@ from jax.experimental import multihost_utils
 from jax.sharding import PartitionSpec
 
 from generator.language import proceed, splice
-from generator.language.roles import ExitCode, Stop, TrainState, checksums, named_arrays
+from generator.language.roles import ExitCode, NonNegativeInt, Stop, TrainState, checksums, named_arrays
 
 
 class TrainConfig:
-    check_every: int = 0  # interval of steps that run twice and must agree, with memory for two states; 0: none
+    check_every: NonNegativeInt = 0  # interval of steps run twice that must agree, with memory for two states; 0: none
 
 
 def step_twice(step: jax.stages.Compiled, state: TrainState, batch: dict) -> tuple[TrainState, dict[str, Array]]:

@@ -4,22 +4,18 @@ Source: Loshchilov and Hutter 2017, arXiv 1608.03983, section 3.
 """
 
 import math
+from typing import Annotated
 
 import optax
 from jax import Array
 
-from generator.language import splice
+from generator.language.roles import PositiveFloat
 
 
 class TrainConfig:
-    learning_rate: float = 3e-4  # at its peak
-    warmup_ratio: float = 0.01  # share of the steps over which the learning rate rises from 0 to its peak
-    final_ratio: float = 0.1  # learning rate of the last step over its peak
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(warmup_ratio=(0, 1), final_ratio=(0, 1))
+    learning_rate: PositiveFloat = 3e-4  # at its peak
+    warmup_ratio: Annotated[float, 0, 1] = 0.01  # share of the steps over which the rate rises from 0 to its peak
+    final_ratio: Annotated[float, 0, 1] = 0.1  # learning rate of the last step over its peak
 
 
 def learning_rate(done: Array, config: TrainConfig) -> Array:

@@ -4,6 +4,7 @@ Source: Polyak and Juditsky 1992, SIAM J. Control Optim. 30(4), 838-855.
 """
 
 import dataclasses
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +15,7 @@ from generator.language.roles import Decoder, TrainState
 
 
 class TrainConfig:
-    ema_decay: float = 0.999  # share of the average that a step keeps; 1 - ema_decay is of the parameters
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(ema_decay=(0, 0.9999999))
+    ema_decay: Annotated[float, 0, 0.9999999] = 0.999  # share of the average kept in a step; the rest is the parameters
 
 
 @jax.tree_util.register_dataclass

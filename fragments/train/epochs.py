@@ -9,13 +9,13 @@ from typing import Any
 import grain
 
 from generator.language import requires, splice
-from generator.language.roles import Batches, InputError, split_mixture
+from generator.language.roles import Batches, InputError, NonNegativeFloat, split_mixture
 
 requires("data/mixture")
 
 
 class TrainConfig:
-    epochs: float = 0.0  # passes over the data, which set the steps; those of a mixture end as its first source does
+    epochs: NonNegativeFloat = 0.0  # passes over the data, which set the steps; a mixture's end with its first source
 
 
 def piece_sizes(source: grain.MapDataset) -> grain.MapDataset:

@@ -16,6 +16,7 @@ from generator.language.roles import (
     Config,
     InputError,
     Monitor,
+    PositiveInt,
     TrainState,
     absolute,
     abstract,
@@ -32,10 +33,10 @@ from generator.language.roles import (
 
 
 class TrainConfig:
-    eval_every: int = 100  # steps between evaluations on held-out data; the last step has one as well
-    eval_batches: int = 8  # batches in an evaluation, the same ones each time
+    eval_every: PositiveInt = 100  # steps between evaluations on held-out data; the last step has one as well
+    eval_batches: PositiveInt = 8  # batches in an evaluation, the same ones each time
     eval_first: bool = False  # evaluates before the first step too, as it does with imported weights
-    checkpoint_every: int = 100  # steps between checkpoints; the last step has one as well
+    checkpoint_every: PositiveInt = 100  # steps between checkpoints; the last step has one as well
 
 
 def checkpoint_items(state: TrainState) -> dict[str, Any]:
@@ -51,9 +52,8 @@ def restore_or_create(
         target = checkpoint_items(abstract(lambda: new_state(config), mesh))
     with point("restore_or_create.restore", config, checkpoints, target, data):
         step, saved, items = checkpoints.restore(lambda _: target, data) or (0, config, {})
-    text = (
-        f"continues after step {step} in {checkpoints.directory}; settings changed: {changes(saved, config) or 'none'}"
-    )
+    changed = changes(saved, config) or "none"
+    text = f"continues after step {step} in {checkpoints.directory}; settings changed: {changed}"
     print(text if items else f"new run in {checkpoints.directory}")
     if "training" in items:
         return step, dataclasses.replace(items["training"], model=items["model"]), True

@@ -11,11 +11,11 @@ from jax import Array
 from jax.sharding import PartitionSpec
 
 from generator.language import point, provide, splice
-from generator.language.roles import RULES, Config, Decoder, Embedding, gather_whole, with_matrices_in
+from generator.language.roles import RULES, Config, Decoder, Embedding, PositiveInt, gather_whole, with_matrices_in
 
 
 class TrainConfig:
-    logits_per_chunk: int = 536_870_912  # logits of a device at a time; if it has more, it computes them twice
+    logits_per_chunk: PositiveInt = 536_870_912  # logits of a device at a time; if it has more, it computes them twice
     gradient_dtype: Literal["float32", "bfloat16"] = "float32"  # of gradients of matrices and their partial sums
 
 

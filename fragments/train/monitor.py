@@ -12,17 +12,12 @@ import jax
 from etils import epath
 from jax import Array
 
-from generator.language import point, splice
-from generator.language.roles import Config, InputError, flops_per_token, peak_flops
+from generator.language import point
+from generator.language.roles import Config, InputError, NonNegativeInt, flops_per_token, peak_flops
 
 
 class TrainConfig:
-    max_skipped: int = 10  # steps in a row skipped for lack of finite gradients; one more ends the run
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(max_skipped=(0, 2**31 - 1))
+    max_skipped: NonNegativeInt = 10  # steps in a row skipped for lack of finite gradients; one more ends the run
 
 
 def drop_later_records(path: epath.Path, step: int) -> None:

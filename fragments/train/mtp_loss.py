@@ -11,19 +11,24 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import alike, emit, provide, requires, splice
-from generator.language.roles import Cache, Config, Decoder, InputError, MTPLayer, Pages, remat_policy, score
+from generator.language.roles import (
+    Cache,
+    Config,
+    Decoder,
+    InputError,
+    MTPLayer,
+    NonNegativeFloat,
+    Pages,
+    remat_policy,
+    score,
+)
 
 requires("mtp")
 alike("hidden_and_mtp", "Decoder.hidden")
 
 
 class TrainConfig:
-    mtp_loss_weight: float = 0.3  # weight of each MTP layer's cross-entropy in the loss
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(mtp_loss_weight=(0, 1e9))
+    mtp_loss_weight: NonNegativeFloat = 0.3  # weight of each MTP layer's cross-entropy in the loss
 
 
 def shift_left(x: Array) -> Array:

@@ -3,6 +3,8 @@
 Source: Jordan et al. 2024, kellerjordan.github.io/posts/muon; Liu et al. 2025, arXiv 2502.16982, section 2.2.
 """
 
+from typing import Annotated
+
 import jax
 import numpy as np
 import optax
@@ -14,12 +16,7 @@ from generator.language.roles import arrays, decays
 
 
 class TrainConfig:
-    muon_beta: float = 0.95  # decay of the momentum that is orthogonalised
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(muon_beta=(0, 0.999999))
+    muon_beta: Annotated[float, 0, 0.999999] = 0.95  # decay of the momentum that is orthogonalised
 
 
 def muon_matrices(model):

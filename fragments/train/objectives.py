@@ -53,9 +53,8 @@ def _(metrics, sums, targets):
     metrics |= {f"train/{name}": value / targets for name, value in sums["objective"].items()}
 
 
-@splice("command_line_only.names", after="lora offload")
+@splice("command_line_only.names")
 def _(names):
-    proceed()
     names.add("objective")
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import requires, splice
-from generator.language.roles import InputError, Objective
+from generator.language.roles import InputError, NonNegativeFloat, Objective, PositiveFloat
 
 requires("rollouts", "objectives")
 
@@ -19,9 +19,9 @@ requires("rollouts", "objectives")
 class TrainConfig:
     loss_per: Literal["token", "sequence"] = "token"  # what counts the same: each token, or each completion
     ratio_per: Literal["token", "sequence"] = "token"  # what has a ratio of probabilities: GSPO has sequence in both
-    clip_low: float = 0.2  # ratios below 1 - this give no gradient where the advantage is negative
-    clip_high: float = 0.28  # ratios above 1 + this give none where it is positive
-    kl_coefficient: float = 0.0  # weight of the KL divergence to the weights of step 0; 0: these are not computed
+    clip_low: PositiveFloat = 0.2  # ratios below 1 - this give no gradient where the advantage is negative
+    clip_high: PositiveFloat = 0.28  # ratios above 1 + this give none where it is positive
+    kl_coefficient: NonNegativeFloat = 0.0  # weight of the KL divergence to the weights of step 0; 0: not computed
 
 
 def grpo_loss(log_likelihood: Array, batch: dict[str, Array], config: TrainConfig) -> Objective:
@@ -42,11 +42,6 @@ def grpo_loss(log_likelihood: Array, batch: dict[str, Array], config: TrainConfi
         sums["kl"] = jnp.sum((jnp.exp(lead) - lead - 1) * weights)
         loss += config.kl_coefficient * sums["kl"]
     return loss, jnp.sum(weights), sums
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(kl_coefficient=(0, 1e6))
 
 
 @splice("train.objective")

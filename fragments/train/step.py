@@ -11,15 +11,24 @@ from jax import Array
 from jax.sharding import Mesh
 
 from generator.language import point
-from generator.language.roles import Config, Decoder, abstract, learning_rate, loss, make_optimizer
+from generator.language.roles import (
+    Config,
+    Decoder,
+    NonNegativeInt,
+    PositiveInt,
+    abstract,
+    learning_rate,
+    loss,
+    make_optimizer,
+)
 
 
 class TrainConfig:
     """How the model is trained and evaluated."""
 
-    seed: int = 0  # seed of the initial weights and of the data order
-    steps: int = 1000  # optimizer steps of the whole run, over which the learning rate falls
-    accumulation: int = 1  # microbatches per batch, one after the other, to save memory
+    seed: NonNegativeInt = 0  # seed of the initial weights and of the data order
+    steps: PositiveInt = 1000  # optimizer steps of the whole run, over which the learning rate falls
+    accumulation: PositiveInt = 1  # microbatches per batch, one after the other, to save memory
 
 
 @jax.tree_util.register_dataclass

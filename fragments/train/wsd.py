@@ -4,23 +4,19 @@ Source: Hu et al. 2024, arXiv 2404.06395, section 4.
 """
 
 import math
+from typing import Annotated
 
 import jax.numpy as jnp
 from jax import Array
 
-from generator.language import splice
+from generator.language.roles import PositiveFloat
 
 
 class TrainConfig:
-    learning_rate: float = 3e-4  # at its peak
-    warmup_ratio: float = 0.01  # share of the steps over which the learning rate rises from 0 to its peak
-    decay_ratio: float = 0.1  # share of the steps, the last ones, over which it falls
-    final_ratio: float = 0.1  # learning rate of the last step over its peak
-
-
-@splice("check_config.bounds")
-def _(bounds):
-    bounds.update(warmup_ratio=(0, 1), decay_ratio=(1e-9, 1), final_ratio=(1e-9, 1))
+    learning_rate: PositiveFloat = 3e-4  # at its peak
+    warmup_ratio: Annotated[float, 0, 1] = 0.01  # share of the steps over which the rate rises from 0 to its peak
+    decay_ratio: Annotated[float, 1e-9, 1] = 0.1  # share of the steps, the last ones, over which it falls
+    final_ratio: Annotated[float, 1e-9, 1] = 0.1  # learning rate of the last step over its peak
 
 
 def learning_rate(done: Array, config: TrainConfig) -> Array:

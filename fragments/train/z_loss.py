@@ -6,11 +6,11 @@ Source: Chowdhery et al. 2022, arXiv 2204.02311, section 5.
 import jax.numpy as jnp
 
 from generator.language import splice
-from generator.language.roles import InputError
+from generator.language.roles import InputError, NonNegativeFloat
 
 
 class TrainConfig:
-    z_loss: float = 0.0  # weight of the squared log of the softmax's normalizer in the loss; 0: none
+    z_loss: NonNegativeFloat = 0.0  # weight of the squared log of the softmax's normalizer in the loss; 0: none
 
 
 @splice("loss.total")

@@ -21,6 +21,7 @@ from generator.language.roles import (
     Config,
     Engine,
     InputError,
+    NonNegativeInt,
     Request,
     Rewards,
     TemplateError,
@@ -33,7 +34,7 @@ requires("rollouts", "tool_parser")
 
 class RolloutConfig:
     environment_function: str = ""  # MODULE:FUNCTION that answers a turn, from (messages, **other fields of the row)
-    max_turns: int = 0  # turns of the assistant in a chat at most; 0: one, which no function answers
+    max_turns: NonNegativeInt = 0  # turns of the assistant in a chat at most; 0: one, which no function answers
 
 
 def find_calls(text: str) -> list[dict[str, Any]]:

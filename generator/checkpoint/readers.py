@@ -16,6 +16,7 @@ from typing import Any
 
 from generator.code.traced import Traced
 from generator.errors import LoomError, short
+from generator.language.numbers import NUMBERS
 from generator.language.parts import Definition
 from generator.package.config import merge_fields, write_config
 from generator.recipe.recipe import Recipe
@@ -53,8 +54,9 @@ class ConfigReader:
     def __init__(self, recipe: Recipe):
         self.recipe = recipe
         self.defaults = {key: x for file in recipe.lineage for key, x in file.data.hf.defaults.items()}
-        woven = weave_some(recipe, (*READERS, "check_config"))
-        text = Traced.join(write_config(recipe, merge_fields(recipe)).values())
+        woven = weave_some(recipe, (*NUMBERS, *READERS, "check_config"))
+        numbers = [woven[name].text for name in NUMBERS if name in woven]
+        text = Traced.join([*numbers, *write_config(recipe, merge_fields(recipe)).values()])
         paths = {path for definition in woven.values() for path in definition.text.paths()} | {*text.paths()}
         self._names: dict[str, Any] = {"__name__": "readers", "dataclasses": dataclasses}
         imports = [item for f in recipe.fragments if f.path in paths for item in f.imports.values()]
@@ -138,7 +140,8 @@ class ConfigReader:
             hf: config.json as it is.
         """
         settings = {field: setting for setting, field in self.sizes()}
-        floats = {field.name for field in dataclasses.fields(self._names["Config"]) if field.type is float}
+        members = (member for fragment in self.recipe.fragments for member in fragment.fields)
+        floats = {member.name for member in members if member.kind == "float"}
         sizes = {field: float(x) if field in floats else x for field, x in vars(self.config(full)).items()}
         width, heads, head_size = (sizes.get(field) or 0 for field in ("width", "heads", "head_size"))
         if heads and head_size == width // heads and width % heads and "head_dim" not in hf:

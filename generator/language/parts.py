@@ -8,6 +8,7 @@ from functools import cached_property
 
 from generator.code.traced import Origin, Traced
 from generator.code.tree import TracedTree
+from generator.language.numbers import Number, read_number
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,17 @@ class Field:
         (block,) = ast.parse("class _:\n" + self.text.text).body
         return block.body[0] if isinstance(block, ast.ClassDef) else block
 
+    @cached_property
+    def number(self) -> Number | None:
+        """The type and the bounds of a number, None for other members."""
+        return read_number(self.statement.annotation) if isinstance(self.statement, ast.AnnAssign) else None
+
     @property
     def kind(self) -> str:
-        """The annotation of a field, '' for other members."""
-        statement = self.statement
-        return ast.unparse(statement.annotation) if isinstance(statement, ast.AnnAssign) else ""
+        """The annotation of a field, without bounds, '' for other members."""
+        if self.number:
+            return self.number[0].__name__
+        return ast.unparse(self.statement.annotation) if isinstance(self.statement, ast.AnnAssign) else ""
 
     @property
     def is_field(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import math
-import textwrap
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -192,7 +191,6 @@ def write_recipes(recipe: Recipe, fields: list[Field]) -> Traced:
     """Returns `RECIPES = {("7b", "v5p-512"): {"batch_size": 1024}, ...}`."""
     recipes = recipe.recipes
     by_name = {member.name: member for member in fields if member.is_field}
-    least = _least_numbers(recipe, by_name) if recipes.rows else {}
     head = "# preset, hardware -> settings in place of its own, flags besides; memory and predicted time of a step\n"
     parts = [Traced.insert(f"{head}RECIPES = {{\n", Origin(recipes.path, 1))]
     for row in recipes.rows:
@@ -200,8 +198,6 @@ def write_recipes(recipe: Recipe, fields: list[Field]) -> Traced:
             if name not in by_name:
                 raise LoomError(f"no selected fragment has the field {name!r}", str(line), nearest(name, by_name))
             check_value(by_name[name], value, str(line))
-            if isinstance(value, int | float) and value < least.get(name, value):
-                raise LoomError(f"{name} is {value}", str(line), f"Give a number of at least {least[name]:,}.")
         _check_mesh(row, {name: value for name, (value, _) in recipe.presets[row.preset].items()}, by_name, recipes)
         values: dict[str, object] = {name: value for name, (value, _) in row.settings.items()}
         values |= {"flags": " ".join(row.table.flags)} if row.table.flags else {}
@@ -216,19 +212,6 @@ def _default(member: Field) -> object:
     with suppress(ValueError, TypeError, SyntaxError, AttributeError):
         return ast.literal_eval(member.statement.value)  # type: ignore[attr-defined]
     return None
-
-
-def _least_numbers(recipe: Recipe, fields: dict[str, Field]) -> dict[str, float]:
-    """Returns the least value of each number: 1 or 0, above 0, or as a splice has it for check_config."""
-    numbers = {name: member for name, member in fields.items() if member.kind in ("int", "float")}
-    least = {name: 1 if member.kind == "int" else 1e-30 for name, member in numbers.items()}
-    least |= {name: 0 for name, member in numbers.items() if _default(member) == 0}
-    splices = (splice for fragment in recipe.fragments for splice in fragment.splices)
-    for splice in (splice for splice in splices if splice.point == "check_config.bounds"):
-        for node in ast.walk(module_of(textwrap.dedent(splice.body.text))):
-            if isinstance(node, ast.keyword) and node.arg and isinstance(node.value, ast.Tuple):
-                least[node.arg] = ast.literal_eval(node.value.elts[0])
-    return least
 
 
 def _check_mesh(row: HardwareRecipe, preset: dict[str, object], fields: dict[str, Field], recipes: Recipes) -> None:

@@ -114,9 +114,10 @@ def link_files(recipe: Recipe, definitions: dict[str, Definition], fields: list[
         fields: the members of Config, filled.
     """
     links = _Links(recipe, definitions, fields)
-    keys_of = {CONFIG: [key for key in links.config_texts if key in links.reachable]}
+    keys_of: dict[str, list[str]] = {CONFIG: []}
     for key in _reading_order(links, definitions):
         keys_of.setdefault(links.files[key], []).append(key)
+    keys_of[CONFIG] += [key for key in links.config_texts if key in links.reachable]
     folders, builtin = recipe.package_file.data.folders, recipe.library.builtin
     check_import_circles(keys_of, links.files, links.texts, links.references, folders, builtin)
     paths = {fragment.path: fragment.name for fragment in recipe.fragments}

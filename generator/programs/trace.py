@@ -196,8 +196,8 @@ def list_programs(package: SimpleNamespace, config: Any, mesh: Any = None) -> It
     batch = package.data.abstract_batch(config, mesh or one_device)
     if mesh is None:
         batch = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in batch.items()}
-    step, evaluation = _with_config(package.trainer.train_step, config), _with_config(package.trainer.eval_step, config)
-    yield Program(TRAINING, "step", step, {"state": state, "batch": batch})
+    training, evaluation = (_with_config(package.trainer, name, config) for name in ("train_step", "eval_step"))
+    yield Program(TRAINING, "step", training, {"state": state, "batch": batch})
     yield Program(EVALUATION, "loss", evaluation, {"model": state.model, "batch": batch})
     if mesh is None:
         arguments = {"model": state.model, "tokens": batch["tokens"]}
@@ -209,10 +209,10 @@ def list_programs(package: SimpleNamespace, config: Any, mesh: Any = None) -> It
                 yield Program(DECODING, part, *_engine_step(package, config, state.model, *step))
 
 
-def _with_config(function: Callable, config: Any) -> Callable:
+def _with_config(trainer: Any, name: str, config: Any) -> Callable:
     """Returns a step of some config; that of an older package reads it from its model."""
-    takes_config = "config" in inspect.signature(function).parameters
-    return functools.partial(function, config=config) if takes_config else function
+    step = getattr(trainer, name)
+    return functools.partial(step, config=config) if "config" in inspect.signature(step).parameters else step
 
 
 def _engine_step(

@@ -14,14 +14,14 @@ EMPTY: Any = MappingProxyType({})
 
 # patterns of text that is copied into code, headings and paths
 _LINE = r'[^\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069"\\]*'
-_MODULE = r"[a-z_]\w*/|(?!(config|__init__)\.py\Z)[a-z_]\w*\.py"
+_MODULE = r"[a-z_]\w*/|(?!__init__\.py\Z)[a-z_]\w*\.py"
 _IDENTIFIER = rf"(?!({'|'.join(kwlist)})\Z)[A-Za-z_][A-Za-z0-9_]*"
 Line = Annotated[str, Shape("one line without quotes and backslashes", _LINE)]
 Name = Annotated[str, Shape("a name of letters, digits, _, - and .", r"[\w.-]+")]
 Identifier = Annotated[str, Shape("a name in Python", _IDENTIFIER)]
 IdentifierOrNone = Annotated[str, Shape("a name in Python, or nothing", r"([A-Za-z_][A-Za-z0-9_]*)?")]
 Output = Annotated[str, Shape("a path inside the package", r"(?!gen\.)(\w[\w.-]*/)*\w[\w.-]*")]
-Place = Annotated[str, Shape("FILE.py, not config.py or __init__.py, or FOLDER/", _MODULE)]
+Place = Annotated[str, Shape("FILE.py, not __init__.py, or FOLDER/", _MODULE)]
 Names = tuple[str, ...]
 SomeNames = Annotated[Names, Shape("a list of one or more")]
 Presets = dict[Name, dict[str, Any]]

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from generator.code.traced import Origin
 from generator.errors import LoomError, nearest, short
+from generator.language.numbers import read_number
 from generator.language.parts import Field
 
 Keys = tuple[str | int, ...]
@@ -80,13 +81,16 @@ def read_table(kind: type[AnyTable], data: dict[str, Any], line_of: Callable[...
 
 
 def check_value(member: Field, value: object, where: str) -> None:
-    """Refuses a value that does not have the type of a field, and a number that is not finite."""
+    """Refuses a value that does not have the type of a field, and a number that is not finite or out of bounds."""
     for number in value if isinstance(value, tuple) else [value]:
         if isinstance(number, float) and not math.isfinite(number):
             raise LoomError(f"{member.name} is {number}", where, "Give a finite number.")
     if not has_type(member, value):
         message = f"{member.name} is {_describe(value)}, and {member.fragment} declares it as {member.kind}"
         raise LoomError(message, where, "Give a value of that type.")
+    _, least, most = member.number or (float, -math.inf, math.inf)
+    if isinstance(value, int | float) and not least <= value <= most:
+        raise LoomError(f"{member.name} is {value}", where, f"Give a number from {least:,} to {most:,}.")
 
 
 def has_type(member: Field, value: object) -> bool:
@@ -101,6 +105,8 @@ def has_type(member: Field, value: object) -> bool:
 
 def _read_annotation(node: ast.expr) -> Any:
     """Returns the type that an annotation names, Any for an unknown one."""
+    if number := read_number(node):
+        return number[0]
     match node:
         case ast.Name(name) if name in _PLAIN:
             return _PLAIN[name]

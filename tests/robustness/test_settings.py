@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import math
 import shutil
+import typing
 
 import pytest
 from whole import NAMES as PACKAGES
@@ -17,8 +18,17 @@ NUMBERS = ["0", "-1", "nan", "inf", "-inf", "1e300", "1e-300", "", "x"]
 TEXTS = ["\0", "\ud800", "a\nb", "/proc/no/such", "x" * 5000, "~nobody-of-this-name/x", "["]
 NAMES = {int: INTEGERS, float: NUMBERS, str: TEXTS}
 FIELDS = dataclasses.fields(module("config").Config)
+
+
+def kind_of(field: dataclasses.Field) -> type:
+    """Without the bounds of a number."""
+    return typing.get_args(field.type)[0] if typing.get_origin(field.type) is typing.Annotated else field.type
+
+
 FLAGS = [
-    (f"--{f.name.replace('_', '-')}", f.type, value) for f in FIELDS for value in NAMES.get(f.type, ["", "x", "None"])
+    (f"--{f.name.replace('_', '-')}", kind_of(f), value)
+    for f in FIELDS
+    for value in NAMES.get(kind_of(f), ["", "x", "None"])
 ]
 FLAGS.remove(("--hang-seconds", float, "1e-300"))  # does as it says, and ends the program at once
 # what a number may be beyond positive ones
@@ -95,7 +105,7 @@ def test_the_fields_of_a_package(package):
         for value in VALUES:
             changed = dataclasses.replace(tiny, **{field.name: value})
             text = field.type is str and isinstance(value, str)
-            zero = type(value) is int and value in (0, -1) and field.type in (int, float)
+            zero = type(value) is int and value in (0, -1) and kind_of(field) in (int, float)
             if text or zero or (field.type is bool and value in (0, True)):
                 continue  # some may be, as test_a_field tells
             with pytest.raises(errors.InputError, match=f"^--{field.name.replace('_', '-')} "):

@@ -5,12 +5,17 @@ import dataclasses
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
-    """Sizes."""
+class ModelConfig:
+    """Sizes of the model."""
 
-    # the model
     width: int  # of the residual stream
     layers: int = 2  # number of blocks
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(ModelConfig):
+    """Sizes."""
+
     # a value above it
     # counts as much
     limit: float = 10.0

@@ -6,7 +6,9 @@ from generator.language import point
 from generator.language.roles import Block, Config
 
 
-class Config:
+class ModelConfig:
+    """Sizes of the model."""
+
     width: int  # of the residual stream
     layers: int = 2  # number of blocks
 
