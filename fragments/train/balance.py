@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import layers, requires, setting, splice
-from generator.language.roles import Decoder, NonNegativeFloat, named_arrays
+from generator.language.roles import Config, Decoder, NonNegativeFloat, named_arrays
 
 requires("balance_bias", "expert_load")
 
@@ -17,7 +17,7 @@ class TrainConfig:
     balance_rate: NonNegativeFloat = 0.001  # how far a step moves the bias of an expert with too many or too few tokens
 
 
-def balance(updates: Decoder, load: Array, config: TrainConfig) -> Decoder:
+def balance(updates: Decoder, load: Array, config: Config) -> Decoder:
     """Returns `updates` with the biases of experts: up for fewer tokens than the mean, down for more.
 
     load [L, E]: tokens of each expert in this step, in the L layers that have experts.

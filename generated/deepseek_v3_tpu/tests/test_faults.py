@@ -2,6 +2,7 @@
 """Steps that go wrong: gradients that are not finite, evaluation that takes too much memory."""
 
 import dataclasses
+import functools
 import math
 import sys
 
@@ -23,7 +24,7 @@ def equal(a, b) -> bool:
 def test_a_step_without_finite_gradients_changes_nothing_but_its_number(accumulation):
     """Afterwards the run continues as if it had never seen that batch."""
     config = dataclasses.replace(SMALL, accumulation=accumulation)
-    step, good = jax.jit(train_step), random_batch(config)
+    step, good = jax.jit(functools.partial(train_step, config=config)), random_batch(config)
     bad = good | {"weights": good["weights"].copy()}
     bad["weights"][0, 0] = np.inf
     start, metrics = step(jax.jit(lambda: new_state(config))(), good)
@@ -48,7 +49,7 @@ def test_gradients_that_are_none_are_not_taken_though_the_loss_is_finite(monkeyp
         return total + jnp.sqrt(0 * jax.tree.leaves(model)[0].sum()), sums
 
     monkeypatch.setattr(module, "loss", steep)
-    after, metrics = jax.jit(lambda *x: train_step(*x))(start, random_batch(SMALL))  # traced again
+    after, metrics = jax.jit(lambda *x: train_step(*x, SMALL))(start, random_batch(SMALL))  # traced again
     assert metrics["train/skipped"] and math.isfinite(metrics["train/loss"])
     assert equal((after.model, after.opt_state), (start.model, start.opt_state))
 
@@ -59,7 +60,7 @@ def test_evaluation_takes_no_more_memory_than_its_microbatches():
     batch, sums, memory = random_batch(whole), [], []
     for config in whole, dataclasses.replace(whole, accumulation=8):
         model = jax.jit(lambda config=config: new_state(config).model)()
-        compiled = jax.jit(eval_step).lower(model, batch).compile()
+        compiled = jax.jit(eval_step, static_argnums=2).lower(model, batch, config).compile()
         sums.append(compiled(model, batch))
         memory.append(compiled.memory_analysis().temp_size_in_bytes)
     for name in "cross_entropy", "targets":

@@ -2,6 +2,7 @@
 """The step against independent arithmetic: torch's loss, large batches."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +10,11 @@ import numpy as np
 import optax
 import pytest
 import torch
+from flax import nnx
 
+from ..config import ModelConfig
 from ..errors import InputError, check_config
+from ..model import Decoder
 from ..parallel import named_arrays
 from ..trainer import loss, train_step, with_matrices_in
 from .small import SMALL
@@ -68,10 +72,9 @@ def test_gradients_can_be_summed_in_bf16():
 @pytest.mark.parametrize("accumulation", [2, 4])
 def test_accumulation_equals_the_large_batch(batch, accumulation):
     config = SMALL
-    whole, metrics = jax.jit(train_step)(state_for(config), batch)
-    parts, metrics_of_parts = jax.jit(train_step)(
-        state_for(dataclasses.replace(config, accumulation=accumulation)), batch
-    )
+    step, divided = jax.jit(train_step, static_argnums=2), dataclasses.replace(config, accumulation=accumulation)
+    whole, metrics = step(state_for(config), batch, config)
+    parts, metrics_of_parts = step(state_for(divided), batch, divided)
     np.testing.assert_allclose(metrics["train/loss"], metrics_of_parts["train/loss"], rtol=1e-6)
     np.testing.assert_allclose(metrics["train/gradient_norm"], metrics_of_parts["train/gradient_norm"], rtol=1e-5)
     # moments, compared before Adam's division blows up the rounding of small ones
@@ -79,10 +82,24 @@ def test_accumulation_equals_the_large_batch(batch, accumulation):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-8, err_msg=name)
 
 
+def test_runs_of_one_model_have_one_pytree_type():
+    """Whatever the settings of the run: a model holds only its own."""
+    model = {field.name for field in dataclasses.fields(ModelConfig)}
+    settings = {name: value for name, value in vars(SMALL).items() if name not in model}
+    changed = {name: f"{value}x" if isinstance(value, str) else 2 * value for name, value in settings.items()}
+    assert {"keep_last", "learning_rate", "batch_size", "mesh_data"} <= changed.keys()
+
+    def structure(**changes):
+        return jax.tree.structure(jax.eval_shape(lambda: Decoder(dataclasses.replace(SMALL, **changes), nnx.Rngs(0))))
+
+    assert structure() == structure(**changed) != structure(remat="full")
+
+
 def test_a_step_holds_the_activations_of_a_microbatch_alone(batch):
     config = dataclasses.replace(SMALL, accumulation=2)
     (B, T), D = batch["tokens"].shape, config.width
-    whole, parts = (str(jax.make_jaxpr(train_step)(state_for(it), batch)) for it in (SMALL, config))
+    trace = jax.make_jaxpr(train_step, static_argnums=2)
+    whole, parts = (str(trace(state_for(it), batch, it)) for it in (SMALL, config))
     assert f"[{B},{T},{D}]" in whole and f"[{B // 2},{T},{D}]" in parts
     assert f"[{B},{T},{D}]" not in parts
 
@@ -90,7 +107,7 @@ def test_a_step_holds_the_activations_of_a_microbatch_alone(batch):
 def test_gradient_is_of_the_mean_over_targets(batch):
     """Rows differ in how many targets count: a mean of row means would give another gradient."""
     config = dataclasses.replace(SMALL, accumulation=4)
-    _, metrics = jax.jit(train_step)(state_for(config), batch)
+    _, metrics = jax.jit(train_step, static_argnums=2)(state_for(config), batch, config)
 
     @jax.jit
     @jax.grad
@@ -104,7 +121,7 @@ def test_gradient_is_of_the_mean_over_targets(batch):
 
 def test_loss_falls_to_nothing_on_a_batch_learnt_by_heart(batch):
     config = dataclasses.replace(SMALL, steps=60, learning_rate=1e-2)
-    step = jax.jit(train_step, donate_argnums=0)
+    step = jax.jit(functools.partial(train_step, config=config), donate_argnums=0)
     state = jax.tree.map(jnp.copy, state_for(config))
     losses = []
     for _ in range(config.steps):

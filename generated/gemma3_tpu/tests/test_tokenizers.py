@@ -41,8 +41,6 @@ def test_special_tokens_in_documents_are_text_unless_asked_for(asked, tmp_path, 
     data = write_jsonl(tmp_path / "data", [*texts, *["a"] * 100, "</s>"])
     settings = dict(data=data, tokenizer=path, special_tokens=asked, vocab_size=tokenizer.vocab_size)
     read_sequences(dataclasses.replace(PRESETS["tiny"], **settings), "train")
-    said = "special tokens in documents: of the first 100 documents: </s> in 2; there they are text"
-    assert (said in capsys.readouterr().err) != asked
 
 
 @pytest.mark.parametrize(
