@@ -141,14 +141,7 @@ def open_pieces(config: Config, path: str, tokenizer: AnyTokenizer, split: str) 
         problem = f"of {count} documents {held_out} are held out, and none with text is left for {split}"
         point("open_pieces.empty", problem)
         raise InputError(f"data {path}: {problem}: give more, a text of over {TEXT_BYTES} bytes, or --eval-share 0")
-<<<<<<< HEAD
-    if split == "train":
-        names = special_texts(tokenizer)
-        special = collections.Counter(name for text in texts[:100] for name in set(names.findall(text)))
-        warn_of_special_tokens(path, "the first 100", special)
-=======
     point("open_pieces.source", texts, tokenizer, path, split)
->>>>>>> c64b8a38 (Bounds stand on the field: numbers of settings are annotated with their least and greatest value)
     return source
 
 

@@ -30,7 +30,7 @@ def _(texts, tokenizer, path, split):
         warn_of_special_tokens(path, "the first 100", special)
 
 
-@splice("test_tokenizers.read")
+@splice("test_tokenizers.read", optional=True)
 def _(asked, capsys):
     warning = "special tokens in documents: of the first 100 documents: </s> in 2; there they are text"
     assert (warning in capsys.readouterr().err) != asked
