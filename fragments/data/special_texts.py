@@ -31,6 +31,6 @@ def _(texts, tokenizer, path, split):
 
 
 @splice("test_tokenizers.read", optional=True)
-def _(asked, capsys):
+def _(is_silent, capsys):
     warning = "special tokens in documents: of the first 100 documents: </s> in 2; there they are text"
-    assert (warning in capsys.readouterr().err) != asked
+    assert (warning in capsys.readouterr().err) != is_silent

@@ -49,7 +49,7 @@ def test_special_tokens_in_documents_are_text_unless_asked_for(asked, tmp_path, 
     data = write_jsonl(tmp_path / "data", [*texts, *["a"] * 100, "</s>"])
     settings = dict(data=data, tokenizer=path, special_tokens=asked, vocab_size=tokenizer.vocab_size)
     read_sequences(dataclasses.replace(PRESETS["tiny"], **settings), "train")
-    point("test_tokenizers.read", asked, capsys)
+    point("test_tokenizers.read", capsys, is_silent=asked)
 
 
 @pytest.mark.parametrize(

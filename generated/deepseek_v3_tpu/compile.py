@@ -95,7 +95,7 @@ def main() -> None:
         Path(command.hlo).touch()  # fails now, and not after minutes
     with jax.set_mesh(mesh):
         try:
-            compiled = compile_step(abstract(lambda: new_state(config), mesh), abstract_batch(config, mesh))
+            compiled = compile_step(abstract(lambda: new_state(config), mesh), abstract_batch(config, mesh), config)
         except jax.errors.JaxRuntimeError as error:
             if not (words := re.search(r"(?i)Ran out of memory .*hbm.*[^.]|Alloc.* exceed memory \S+", str(error))):
                 raise

@@ -17,7 +17,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from jax.sharding import PartitionSpec
 
-from .config import Config
+from .config import ModelConfig
 from .grouped import grouped_product
 from .parallel import RULES, gather_whole, remat_policy, shard
 
@@ -60,7 +60,7 @@ class Linear(nnx.Module):
 class Embedding(nnx.Module):
     """Maps tokens to vectors, and vectors to logits."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         V, D = config.vocab_size, config.width
         self.table = nnx.Param(config.init_std * jax.random.normal(rngs.params(), (V, D)), axes=("vocab", "embed"))
         self.head = nnx.Param(config.init_std * jax.random.normal(rngs.params(), (D, V)), axes=("embed", "vocab"))
@@ -92,7 +92,7 @@ class Norm(nnx.Module):
         return y.astype(x.dtype)
 
 
-def rotary_angles(positions: Array, config: Config, theta: float) -> Array:
+def rotary_angles(positions: Array, config: ModelConfig, theta: float) -> Array:
     """Computes the angles [B, T, H/2] of positions [B, T], in fp32: bf16 rounds position 257 to 256."""
     size = config.rope_size
     frequencies = theta ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / size)  # [H/2]
@@ -174,7 +174,7 @@ class Attention(nnx.Module):
     The KV cache holds the latent and the rotated key of each token, not the keys and values of its heads.
     """
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         D, N, H, R = config.width, config.heads, config.head_size, config.kv_rank
         C, P, U, std = config.nope_size, config.rope_size, config.value_size, config.init_std
         self.latent_size, self.nope_size = R, C
@@ -212,7 +212,7 @@ def rotate_end(x: Array, angles: Array, rope_scale: float) -> Array:
 class FeedForward(nnx.Module):
     """Computes down(activation(gate(x)) * up(x))."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs, width: int):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs, width: int):
         D, F, std = config.width, width, config.init_std
         self.gate = Linear("BTD,DF->BTF", (D, F), ("embed", "mlp"), std, rngs)
         self.up = Linear("BTD,DF->BTF", (D, F), ("embed", "mlp"), std, rngs)
@@ -238,7 +238,7 @@ class ExpertLinear(nnx.Module):
 class Experts(nnx.Module):
     """Computes down(activation(gate(x), up(x))) for each expert."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         D, E, F, std = config.width, config.experts, config.expert_width, config.init_std
         self.number = E  # in total; in a shard_map, a device may hold only some kernels
         self.gate = ExpertLinear((E, D, F), ("expert", "expert_embed", "expert_mlp"), std, rngs)
@@ -327,7 +327,7 @@ def apply_experts(experts: Experts, x: Array, weights: Array, chosen: Array) -> 
 class MixtureOfExperts(nnx.Module):
     """A router and its experts."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         D, E = config.width, config.experts
         self.active = config.experts_per_token
         self.router = Linear("BTD,DE->BTE", (D, E), ("embed", None), config.init_std, rngs)
@@ -357,7 +357,7 @@ class MixtureOfExperts(nnx.Module):
 class DenseBlock(nnx.Module):
     """Adds attention, then the feed-forward, to the residual stream; each takes a normed input."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         self.attention_norm = Norm(config.width, config.norm_epsilon)
         self.attention = Attention(config, rngs)
         self.mlp_norm = Norm(config.width, config.norm_epsilon)
@@ -375,7 +375,7 @@ class DenseBlock(nnx.Module):
 class SparseBlock(nnx.Module):
     """Adds attention, then the feed-forward, to the residual stream; each takes a normed input."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         self.attention_norm = Norm(config.width, config.norm_epsilon)
         self.attention = Attention(config, rngs)
         self.mlp_norm = Norm(config.width, config.norm_epsilon)
@@ -393,7 +393,7 @@ class SparseBlock(nnx.Module):
 class MTPLayer(nnx.Module):
     """Predicts one token further than the layers before it, from their output and the token they predict."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         D = config.width
         self.token_norm = Norm(D, config.norm_epsilon)
         self.hidden_norm = Norm(D, config.norm_epsilon)
@@ -411,8 +411,8 @@ class MTPLayer(nnx.Module):
 class Decoder(nnx.Module):
     """Maps tokens to the logits of the next tokens."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
-        self.config = config
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
+        self.config = config.model
         self.embedding = Embedding(config, rngs)
         # stacked: each parameter of a layer has a leading axis
         keys = jax.random.split(rngs.params(), config.dense_layers)

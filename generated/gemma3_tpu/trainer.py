@@ -22,7 +22,7 @@ from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
 from .checkpoints import Checkpoints, absolute, changes
-from .config import Config
+from .config import Config, TrainConfig
 from .data import Batches, abstract_batch, held_out_batches
 from .errors import InputError, check_config
 from .model import EVERYTHING, Decoder, Embedding
@@ -30,7 +30,7 @@ from .parallel import RULES, abstract, gather_whole, make_mesh, remat_policy
 from .train import FLAGS_VARIABLE
 
 
-def learning_rate(done: Array, config: Config) -> Array:
+def learning_rate(done: Array, config: TrainConfig) -> Array:
     """Returns the rate of step `done` + 1: linear to the peak, then half a cosine down to the last step's."""
     peak, warmup = config.learning_rate, math.ceil(config.warmup_ratio * config.steps)
     end = max(config.steps, warmup + 1)
@@ -42,7 +42,7 @@ def decays(model):
     return jax.tree.map(lambda p: p.replace(len(p.axes) > 1), model, is_leaf=lambda p: isinstance(p, nnx.Param))
 
 
-def make_optimizer(config: Config) -> optax.GradientTransformation:
+def make_optimizer(config: TrainConfig) -> optax.GradientTransformation:
     """Returns the optax rule that clips gradients by their global norm and updates the parameters."""
     rate = functools.partial(learning_rate, config=config)
     b1, b2, epsilon, decay = config.adam_b1, config.adam_b2, config.adam_epsilon, config.weight_decay
@@ -143,9 +143,8 @@ def create_state(config: Config, mesh: Mesh, model: Decoder | None = None) -> Tr
     return jax.jit(lambda model: new_state(config, model), out_shardings=layout, donate_argnums=0)(model)
 
 
-def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, dict[str, Array]]:
+def train_step(state: TrainState, batch: dict[str, Array], config: Config) -> tuple[TrainState, dict[str, Array]]:
     """Takes one optimizer step on a batch of arrays [B, T]; returns the new state and scalar metrics."""
-    config = state.model.config
     gradient = jax.grad(lambda model, batch: loss(model, batch, config), has_aux=True)
     # sums over microbatches; each has rows a, a + A, ..., so it is sharded as the batch is
     accumulate = optax.microbatch(gradient, 1, config.batch_size // config.accumulation)
@@ -169,16 +168,17 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
     return dataclasses.replace(state, step=state.step + 1, model=model, opt_state=opt_state), metrics
 
 
-def eval_step(model: Decoder, batch: dict[str, Array]) -> dict[str, Array]:
+def eval_step(model: Decoder, batch: dict[str, Array], config: Config) -> dict[str, Array]:
     """Returns the sums of `loss` over a batch [B, T], in microbatches of training's size, to save memory."""
-    size = model.config.batch_size // model.config.accumulation
-    return optax.microbatch(lambda *x: loss(*x, model.config)[1], 1, size)(model, batch)
+    size = config.batch_size // config.accumulation
+    return optax.microbatch(lambda *x: loss(*x, config)[1], 1, size)(model, batch)
 
 
-def compile_step(state: TrainState, batch: dict[str, Array]) -> jax.stages.Compiled:
+def compile_step(state: TrainState, batch: dict[str, Array], config: Config) -> jax.stages.Compiled:
     """Compiles train_step for the shardings of these (abstract) arrays; donates the old state's memory."""
     layout = jax.tree.map(lambda x: x.sharding, state)
-    return jax.jit(train_step, donate_argnums=0, out_shardings=(layout, None)).lower(state, batch).compile()
+    step = jax.jit(functools.partial(train_step, config=config), donate_argnums=0, out_shardings=(layout, None))
+    return step.lower(state, batch).compile()
 
 
 PEAK_FLOPS = {
@@ -297,9 +297,8 @@ def restore_or_create(
     """Returns step, state and True from the newest checkpoint, or else 0, a new state and False."""
     target = checkpoint_items(abstract(lambda: new_state(config), mesh))
     step, saved, items = checkpoints.restore(lambda _: target, data) or (0, config, {})
-    text = (
-        f"continues after step {step} in {checkpoints.directory}; settings changed: {changes(saved, config) or 'none'}"
-    )
+    changed = changes(saved, config) or "none"
+    text = f"continues after step {step} in {checkpoints.directory}; settings changed: {changed}"
     print(text if items else f"new run in {checkpoints.directory}")
     if "training" in items:
         return step, dataclasses.replace(items["training"], model=items["model"]), True
@@ -325,8 +324,8 @@ def train(config: Config) -> None:
             print(f"all {config.steps} steps are done: give more --steps to train on")
             return
         checkpoints.open()
-        compiled_step = compile_step(state, batches)
-        compiled_eval_step = jax.jit(eval_step)
+        compiled_step = compile_step(state, batches, config)
+        compiled_eval_step = jax.jit(functools.partial(eval_step, config=config))
         monitor = Monitor(directory, config, step)
         if jax.process_index() == 0:
             (directory / "flags.txt").write_text(os.environ.get(FLAGS_VARIABLE, ""))

@@ -73,20 +73,6 @@ def fingerprint(data: str) -> list[Any]:
     return [read_description(x) or [[file.name, file.stat().st_size] for file in find_files(x)] for x in paths]
 
 
-def special_texts(tokenizer: AnyTokenizer) -> re.Pattern[str]:
-    """Returns a pattern of the special tokens that stay text in documents."""
-    names = () if tokenizer.parses_special or tokenizer.digest == "bytes" else tokenizer.special.values()
-    return re.compile("|".join(map(re.escape, names)) or "(?!)")
-
-
-def warn_of_special_tokens(data: str, which: str, special: collections.Counter[str]) -> None:
-    """Warns of documents that hold the text of special tokens, which was likely meant as tokens."""
-    if special:
-        most = ", ".join(f"{name} in {count}" for name, count in special.most_common(3))
-        problem = f"of {which} documents: {most}; there they are text: --special-tokens makes them tokens"
-        print(f"warning: data {data}: special tokens in documents: {problem}", file=sys.stderr)
-
-
 def token_type(tokenizer: AnyTokenizer) -> str:
     return "<u2" if tokenizer.vocab_size <= 2**16 else "<u4"
 
@@ -224,6 +210,20 @@ def pair_pieces(config: Config, pair: np.ndarray, source: str) -> list[dict[str,
     if config.objective in WITH_REFERENCE:
         piece["reference"] = targets["reference"]
     return [piece | {"sizes": np.array([len(answer) - 1 for answer in answers])}]
+
+
+def special_texts(tokenizer: AnyTokenizer) -> re.Pattern[str]:
+    """Returns a pattern of the special tokens that stay text in documents."""
+    names = () if tokenizer.parses_special or tokenizer.digest == "bytes" else tokenizer.special.values()
+    return re.compile("|".join(map(re.escape, names)) or "(?!)")
+
+
+def warn_of_special_tokens(data: str, which: str, special: collections.Counter[str]) -> None:
+    """Warns of documents that hold the text of special tokens, which was likely meant as tokens."""
+    if special:
+        most = ", ".join(f"{name} in {count}" for name, count in special.most_common(3))
+        problem = f"of {which} documents: {most}; there they are text: --special-tokens makes them tokens"
+        print(f"warning: data {data}: special tokens in documents: {problem}", file=sys.stderr)
 
 
 def own_batches(config: Config, rows: list[int]) -> list[dict[str, np.ndarray]]:

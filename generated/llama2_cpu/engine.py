@@ -24,22 +24,19 @@ from jax.sharding import Mesh
 
 from .adapters import adapter_names, choose_adapters, keep_adapters
 from .cluster import agree
-from .config import Config
+from .config import Config, ModelConfig
 from .errors import InputError, field_problems
 from .model import Decoder
 from .pages import Cache, PagePool, Pages, block_table_widths, empty_pages, layers_in_pool, page_digest
 from .parallel import shard
 from .serve_processes import lead_or_follow, on_each_device, send_call
-from .settings import EngineSettings, SamplingParams
+from .settings import TOP, EngineSettings, SamplingParams
 
 
 def check_settings(settings: EngineSettings, context_length: int) -> int:
     """Returns the tokens of the longest sequence. Raises InputError that lists all that is wrong with the settings."""
     longest = settings.max_length or context_length
-    bounds = dict.fromkeys(("max_length", "kv_cache_tokens"), (0, 2**31 - 1))
-    bounds |= dict.fromkeys(("max_sequences", "page_size", "chunk"), (1, 2**16))
-    bounds["draft_tokens"] = 0, 64
-    problems = field_problems(settings, bounds)
+    problems = field_problems(settings)
     if not 2 <= longest <= context_length:  # a token of the prompt, and one of the answer
         problems.append(f"--max-length {longest}: must be from 2 to the context length, {context_length}")
     if problems:
@@ -151,16 +148,15 @@ def stack(model: Decoder) -> Decoder:
     return jax.tree.map(stack_layers, model, is_leaf=lambda x: isinstance(x, nnx.Param))
 
 
-TOP = 20  # likeliest tokens that a request may ask for
 BIASES = 512  # tokens whose logits a request may change
 
 
 def sampling_problems(sampling: SamplingParams, prompt: Sequence[int], vocab_size: int) -> list[tuple[str | None, str]]:
     """Lists what is wrong with a prompt and its sampling, whatever there is room for: (field, problem)."""
-    bounds = {"top_p": (1e-6, 1), "min_p": (0, 1), "top_k": (0, vocab_size)}
-    bounds |= {"logprobs": (0, TOP), "repetition_penalty": (1e-3, 1e3)}
-    bounds |= dict.fromkeys(("presence_penalty", "frequency_penalty"), (-100, 100))
-    problems = [(None, problem) for problem in field_problems(sampling, bounds)]
+    problems = [(None, problem) for problem in field_problems(sampling)]
+    if not problems and sampling.top_k > vocab_size:
+        message = f"--top-k {sampling.top_k}: must be at most {vocab_size:,}, the tokens of the vocabulary"
+        problems.append((None, message))
     fields = {"prompt": prompt, "logit_bias": sampling.logit_bias, "stop_token_ids": sampling.stop_token_ids}
     for field, tokens in fields.items():
         foreign = [token for token in tokens if not 0 <= token < vocab_size]
@@ -425,7 +421,7 @@ def computing(mesh: Mesh | None) -> contextlib.AbstractContextManager[object]:
     return jax.set_mesh(mesh) if mesh else contextlib.nullcontext()
 
 
-def pages_that_fit(most: int, config: Config, settings: EngineSettings, mesh: Mesh | None) -> int:
+def pages_that_fit(most: int, config: ModelConfig, settings: EngineSettings, mesh: Mesh | None) -> int:
     """Returns how many pages fit into 90 % of the devices' free memory; `most` if more do, or if it is unknown."""
     stats = jax.local_devices()[0].memory_stats()  # None on CPUs
     if not stats:
@@ -452,7 +448,7 @@ class Device:
     """Weights, KV cache and tokens, and the compiled steps: a few shapes, compiled before the first request."""
 
     def __init__(
-        self, config: Config, model: Decoder, settings: EngineSettings, mesh: Mesh | None, pages: int, longest: int
+        self, config: ModelConfig, model: Decoder, settings: EngineSettings, mesh: Mesh | None, pages: int, longest: int
     ):
         rows, size, chunk = settings.max_sequences, settings.page_size, min(settings.chunk, longest)
         model = jax.tree.map(lambda x: x, model)  # its owner's stays stacked

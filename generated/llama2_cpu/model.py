@@ -14,7 +14,7 @@ from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
 from .attention import attend
-from .config import Config
+from .config import ModelConfig
 from .pages import Cache, Int8Heads, Pages, attend_cached, heads_in_int8, keep_finite
 from .parallel import remat_policy, shard
 from .pipeline import scan_stages
@@ -62,7 +62,7 @@ class Linear(nnx.Module):
 class Embedding(nnx.Module):
     """Maps tokens to vectors, and vectors to logits."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         V, D = config.vocab_size, config.width
         self.table = nnx.Param(config.init_std * jax.random.normal(rngs.params(), (V, D)), axes=("vocab", "embed"))
         self.head = nnx.Param(config.init_std * jax.random.normal(rngs.params(), (D, V)), axes=("embed", "vocab"))
@@ -94,7 +94,7 @@ class Norm(nnx.Module):
         return y.astype(x.dtype)
 
 
-def rotary_angles(positions: Array, config: Config, theta: float) -> Array:
+def rotary_angles(positions: Array, config: ModelConfig, theta: float) -> Array:
     """Computes the angles [B, T, H/2] of positions [B, T], in fp32: bf16 rounds position 257 to 256."""
     size = config.head_size
     frequencies = theta ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / size)  # [H/2]
@@ -112,7 +112,7 @@ def rotate(x: Array, angles: Array) -> Array:
 class Attention(nnx.Module):
     """Projects to heads, attends, and projects back to the width of the residual."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         D, N, H = config.width, config.heads, config.head_size
         std = config.init_std
         K = config.kv_heads
@@ -151,7 +151,7 @@ class Attention(nnx.Module):
 class FeedForward(nnx.Module):
     """Computes down(activation(gate(x)) * up(x))."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         D, F, std = config.width, config.mlp_width, config.init_std
         self.gate = Linear("BTD,DF->BTF", (D, F), ("embed", "mlp"), std, rngs)
         self.up = Linear("BTD,DF->BTF", (D, F), ("embed", "mlp"), std, rngs)
@@ -166,7 +166,7 @@ class FeedForward(nnx.Module):
 class Block(nnx.Module):
     """Adds attention, then the feed-forward, to the residual stream; each takes a normed input."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         self.attention_norm = Norm(config.width, config.norm_epsilon)
         self.attention = Attention(config, rngs)
         self.mlp_norm = Norm(config.width, config.norm_epsilon)
@@ -192,8 +192,8 @@ class Block(nnx.Module):
 class Decoder(nnx.Module):
     """Maps tokens to the logits of the next tokens."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
-        self.config = config
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
+        self.config = config.model
         self.embedding = Embedding(config, rngs)
         # stacked: each parameter of a layer has a leading axis
         keys = jax.random.split(rngs.params(), config.layers)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .config import Config
+from .config import ModelConfig
 from .parallel import shard
 
 
@@ -72,12 +72,12 @@ class Pages(NamedTuple):
         return self._replace(key=key, value=value)
 
 
-def layers_in_pool(config: Config, pages: int) -> Cache:
+def layers_in_pool(config: ModelConfig, pages: int) -> Cache:
     """Returns the caches of a model's layers, each of which has `pages` pages."""
     return Cache(pages * np.arange(config.layers, dtype=np.int32))
 
 
-def empty_pages(config: Config, pages: int, size: int, int8_kv_cache: bool) -> tuple[Array, ...]:
+def empty_pages(config: ModelConfig, pages: int, size: int, int8_kv_cache: bool) -> tuple[Array, ...]:
     """Returns a zeroed pool of keys and of values: `pages` pages of `size` positions for each layer."""
     count = config.layers * pages
     shape = count, config.kv_heads, size, config.head_size

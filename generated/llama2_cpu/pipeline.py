@@ -12,12 +12,12 @@ from flax import nnx
 from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
-from .config import Config
+from .config import Config, ModelConfig
 from .errors import InputError
 from .parallel import RULES, shard
 
 
-def microbatches(config: Config, stages: int) -> int:
+def microbatches(config: ModelConfig, stages: int) -> int:
     """Returns how many parts of a batch are in the pipeline."""
     return config.pipeline_microbatches or stages
 
@@ -41,7 +41,7 @@ def check_pipeline(config: Config, mesh: Mesh) -> None:
         raise InputError(f"{flags}: their product must divide --layers {config.layers}")
 
 
-def scan_stages(f: Callable, init: Array, xs: Any, config: Config) -> tuple[Array, Any]:
+def scan_stages(f: Callable, init: Array, xs: Any, config: ModelConfig) -> tuple[Array, Any]:
     """Computes jax.lax.scan(f, init, xs) over stacked layers, of which each stage of the mesh has its own.
 
     Microbatch m has the rows m, m + M, ... of init [B, T, D], so that it is sharded as the batch is. In each iteration

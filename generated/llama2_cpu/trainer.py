@@ -48,7 +48,7 @@ from .cluster import (
     start_watchdog,
     upload,
 )
-from .config import Config
+from .config import Config, TrainConfig
 from .data import Batches, abstract_batch, fingerprint, held_out_batches, split_mixture
 from .documents import keep_indices
 from .errors import ExitCode, InputError, Stop, check_config
@@ -60,7 +60,7 @@ from .rollouts import Rollouts, stop_rewarding
 from .tasks import find_tasks, score_tasks
 
 
-def learning_rate(done: Array, config: Config) -> Array:
+def learning_rate(done: Array, config: TrainConfig) -> Array:
     """Returns the rate of step `done` + 1: linear to the peak, then half a cosine down to the last step's."""
     peak, warmup = config.learning_rate, math.ceil(config.warmup_ratio * config.steps)
     end = max(config.steps, warmup + 1)
@@ -72,7 +72,7 @@ def decays(model):
     return jax.tree.map(lambda p: p.replace(len(p.axes) > 1), model, is_leaf=lambda p: isinstance(p, nnx.Param))
 
 
-def make_optimizer(config: Config) -> optax.GradientTransformation:
+def make_optimizer(config: TrainConfig) -> optax.GradientTransformation:
     """Returns the optax rule that clips gradients by their global norm and updates the parameters."""
     rate = functools.partial(learning_rate, config=config)
     b1, b2, epsilon, decay = config.adam_b1, config.adam_b2, config.adam_epsilon, config.weight_decay
@@ -121,7 +121,7 @@ def with_matrices_in(dtype: str, model: Decoder) -> Decoder:
 Objective = tuple[Array, Array, dict[str, Array]]
 
 
-def grpo_loss(log_likelihood: Array, batch: dict[str, Array], config: Config) -> Objective:
+def grpo_loss(log_likelihood: Array, batch: dict[str, Array], config: TrainConfig) -> Objective:
     """Returns the clipped gains' negative, summed over tokens, and the sum of their weights."""
     weights, advantages = batch["weights"], batch["advantages"]  # [B, T]
     difference = log_likelihood - batch["sampled_logprobs"]
@@ -141,7 +141,7 @@ def grpo_loss(log_likelihood: Array, batch: dict[str, Array], config: Config) ->
     return loss, jnp.sum(weights), sums
 
 
-def next_token_loss(log_likelihood: Array, batch: dict[str, Array], config: Config) -> Objective:
+def next_token_loss(log_likelihood: Array, batch: dict[str, Array], config: TrainConfig) -> Objective:
     """Returns the cross-entropy of targets, and their number."""
     return -jnp.sum(log_likelihood * batch["weights"]), jnp.sum(batch["weights"]), {}
 
@@ -237,9 +237,8 @@ def create_state(config: Config, mesh: Mesh, model: Decoder | None = None) -> Tr
     return jax.jit(lambda model: new_state(config, model), out_shardings=layout, donate_argnums=0)(model)
 
 
-def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, dict[str, Array]]:
+def train_step(state: TrainState, batch: dict[str, Array], config: Config) -> tuple[TrainState, dict[str, Array]]:
     """Takes one optimizer step on a batch of arrays [B, T]; returns the new state and scalar metrics."""
-    config = state.model.config
     on_host, state = state, move(state, config, fetch)  # a copy for the two passes
     gradient = jax.grad(lambda model, batch: loss(model, batch, config), has_aux=True)
     # sums over microbatches; each has rows a, a + A, ..., so it is sharded as the batch is
@@ -266,17 +265,18 @@ def train_step(state: TrainState, batch: dict[str, Array]) -> tuple[TrainState, 
     return dataclasses.replace(state, step=state.step + 1, model=model, opt_state=opt_state), metrics
 
 
-def eval_step(model: Decoder, batch: dict[str, Array]) -> dict[str, Array]:
+def eval_step(model: Decoder, batch: dict[str, Array], config: Config) -> dict[str, Array]:
     """Returns the sums of `loss` over a batch [B, T], in microbatches of training's size, to save memory."""
     model = jax.tree.map(fetch, model)
-    size = model.config.batch_size // model.config.accumulation
-    return optax.microbatch(lambda *x: loss(*x, model.config)[1], 1, size)(model, batch)
+    size = config.batch_size // config.accumulation
+    return optax.microbatch(lambda *x: loss(*x, config)[1], 1, size)(model, batch)
 
 
-def compile_step(state: TrainState, batch: dict[str, Array]) -> jax.stages.Compiled:
+def compile_step(state: TrainState, batch: dict[str, Array], config: Config) -> jax.stages.Compiled:
     """Compiles train_step for the shardings of these (abstract) arrays; donates the old state's memory."""
     layout = jax.tree.map(lambda x: x.sharding, state)
-    return jax.jit(train_step, donate_argnums=0, out_shardings=(layout, None)).lower(state, batch).compile()
+    step = jax.jit(functools.partial(train_step, config=config), donate_argnums=0, out_shardings=(layout, None))
+    return step.lower(state, batch).compile()
 
 
 class Goodput:
@@ -296,7 +296,7 @@ class Goodput:
         return {part: seconds / sum(self.seconds.values()) for part, seconds in self.seconds.items()}
 
 
-def profile_window(config: Config, done: int = 0) -> range:
+def profile_window(config: TrainConfig, done: int = 0) -> range:
     """Returns the steps to trace that are not done yet. Raises InputError if there are no such steps."""
     match = re.fullmatch("([0-9]{1,9}):([0-9]{1,9})", config.profile_steps)
     first, last = map(int, match.groups()) if match else (0, 0)
@@ -340,7 +340,7 @@ class Texts(Batches):
         return held_out_batches(self.config, self.rows)
 
     def evaluation(self) -> Callable:
-        return jax.jit(eval_step)
+        return jax.jit(functools.partial(eval_step, config=self.config))
 
 
 @contextlib.contextmanager
@@ -641,9 +641,8 @@ def restore_or_create(
         step, saved, items = checkpoints.restore(lambda _: target, data) or (0, config, {})
     if local:
         local.begin(step)
-    text = (
-        f"continues after step {step} in {checkpoints.directory}; settings changed: {changes(saved, config) or 'none'}"
-    )
+    changed = changes(saved, config) or "none"
+    text = f"continues after step {step} in {checkpoints.directory}; settings changed: {changed}"
     print(text if items else f"new run in {checkpoints.directory}")
     if "training" in items:
         return step, dataclasses.replace(items["training"], model=items["model"]), True
@@ -705,8 +704,6 @@ def train(config: Config) -> None:
                 raise InputError(f"--epochs {config.epochs}: counts documents, and these are prompts: give --steps")
             config = dataclasses.replace(config, steps=step + steps_left(data, config.epochs))
             checkpoints.config = config
-            target = jax.tree.structure(abstract(lambda: new_state(config), mesh))  # with these steps in its Config
-            state = jax.tree.unflatten(target, jax.tree.leaves(state))
             print(f"{config.epochs} epochs end after step {config.steps}")
         if step >= config.steps:
             print(f"all {config.steps} steps are done: give more --steps to train on")
@@ -714,7 +711,7 @@ def train(config: Config) -> None:
         checkpoints.open()
         stop_before_a_step(signals)
         goodput.spent("start-up")
-        compiled_step = compile_step(state, batches)
+        compiled_step = compile_step(state, batches, config)
         stop_before_a_step(signals)
         compiled_eval_step = data.evaluation()
         monitor = Monitor(directory, config, step)

@@ -34,7 +34,7 @@ from jax import Array
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
-from .config import ARCHITECTURE, Config
+from .config import ARCHITECTURE, Config, ModelConfig
 from .data import Batches
 from .errors import InputError, check_config, check_writable
 from .model import Decoder
@@ -111,15 +111,14 @@ def checksums(arrays: dict[str, Array]) -> tuple[Array, Array]:
 
 def command_line_only() -> dict[str, Any]:
     """Returns defaults of the settings never taken from a checkpoint: text, such as paths, and consent."""
-    names = {"remat"}  # whose text can only name what is in this package
+    names = {f.name for f in dataclasses.fields(ModelConfig)}  # whose text only names what is in this package
     fields = [f for f in dataclasses.fields(Config) if f.type is str or f.name.startswith("allow_")]
     return {f.name: f.default for f in fields if f.name not in names}
 
 
 def changes(old: Config, new: Config) -> str:
     """Lists the fields that differ: `width 64 -> 32, steps 100 -> 200`."""
-    names = [f.name for f in dataclasses.fields(Config) if f.name not in command_line_only()]
-    pairs = ((name, getattr(old, name), getattr(new, name)) for name in names)
+    pairs = ((name, a, getattr(new, name)) for name, a in vars(old).items() if name not in command_line_only())
     return ", ".join(f"{name} {a} -> {b}" for name, a, b in pairs if a != b)
 
 

@@ -80,14 +80,12 @@ KEEP_ATTENTION = policies.save_from_both_policies(
     lambda primitive, *_, **__: primitive.name == "dot_product_attention_fwd_wrapper",
 )
 
-NAMED = ("query", "key_value", "out", "gate", "up", "down")
-
 REMAT = {  # name in Config.remat -> what the forward pass keeps of a block; the backward pass recomputes the rest
     "none": policies.everything_saveable,
     "full": policies.nothing_saveable,
     "dots": policies.save_from_both_policies(policies.dots_with_no_batch_dims_saveable, KEEP_ATTENTION),
     "attention": KEEP_ATTENTION,  # its inputs and outputs: the kernel runs once in each direction
-    **{x: policies.save_only_these_names(x) for x in NAMED},
+    **{x: policies.save_only_these_names(x) for x in (("query", "key_value", "out", "gate", "up", "down"))},
 }
 
 

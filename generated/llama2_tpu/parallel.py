@@ -91,14 +91,12 @@ def gather_whole(x: Array, axes: tuple[str, ...], axis: int, dtype: str) -> Arra
 
 KEEP_ATTENTION = policies.save_only_these_names("attention", "context")
 
-NAMED = ("context", "query", "key_value", "out", "gate", "up", "down")
-
 REMAT = {  # name in Config.remat -> what the forward pass keeps of a block; the backward pass recomputes the rest
     "none": policies.everything_saveable,
     "full": policies.nothing_saveable,
     "dots": policies.save_from_both_policies(policies.dots_with_no_batch_dims_saveable, KEEP_ATTENTION),
     "attention": KEEP_ATTENTION,  # its inputs and outputs: the kernel runs once in each direction
-    **{x: policies.save_only_these_names(x) for x in NAMED},
+    **{x: policies.save_only_these_names(x) for x in (("context", "query", "key_value", "out", "gate", "up", "down"))},
 }
 
 

@@ -17,7 +17,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from jax.sharding import PartitionSpec
 
-from .config import Config
+from .config import ModelConfig
 from .grouped import grouped_product
 from .parallel import RULES, gather_whole, remat_policy, shard
 
@@ -60,7 +60,7 @@ class Linear(nnx.Module):
 class Embedding(nnx.Module):
     """Maps tokens to vectors, and vectors to logits."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         V, D = config.vocab_size, config.width
         self.table = nnx.Param(config.init_std * jax.random.normal(rngs.params(), (V, D)), axes=("vocab", "embed"))
         self.head = nnx.Param(config.init_std * jax.random.normal(rngs.params(), (D, V)), axes=("embed", "vocab"))
@@ -92,7 +92,7 @@ class Norm(nnx.Module):
         return y.astype(x.dtype)
 
 
-def rotary_angles(positions: Array, config: Config, theta: float) -> Array:
+def rotary_angles(positions: Array, config: ModelConfig, theta: float) -> Array:
     """Computes the angles [B, T, H/2] of positions [B, T], in fp32: bf16 rounds position 257 to 256."""
     size = config.head_size
     frequencies = theta ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / size)  # [H/2]
@@ -160,7 +160,7 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
 class Attention(nnx.Module):
     """Projects to heads, attends, and projects back to the width of the residual."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         D, N, H = config.width, config.heads, config.head_size
         std = config.init_std
         K = config.kv_heads
@@ -196,7 +196,7 @@ class ExpertLinear(nnx.Module):
 class Experts(nnx.Module):
     """Computes down(activation(gate(x), up(x))) for each expert."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         D, E, F, std = config.width, config.experts, config.expert_width, config.init_std
         self.number = E  # in total; in a shard_map, a device may hold only some kernels
         self.gate = ExpertLinear((E, D, F), ("expert", "expert_embed", "expert_mlp"), std, rngs)
@@ -240,7 +240,7 @@ def join_layers(values: Array | tuple) -> Array:
     return jnp.concatenate([x.reshape(-1, x.shape[-1]) for x in jax.tree.leaves(values)])
 
 
-def routed_tokens(load: Array, config: Config) -> Array:
+def routed_tokens(load: Array, config: ModelConfig) -> Array:
     """Returns the number of tokens behind a load [L, E], over all layers; at least 1."""
     return jnp.maximum(load.sum() / config.experts_per_token, 1)
 
@@ -282,7 +282,7 @@ def apply_experts(experts: Experts, x: Array, weights: Array, chosen: Array) -> 
 class MixtureOfExperts(nnx.Module):
     """A router and its experts."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         D, E = config.width, config.experts
         self.active = config.experts_per_token
         self.router = Linear("BTD,DE->BTE", (D, E), ("embed", None), config.init_std, rngs)
@@ -303,7 +303,7 @@ class MixtureOfExperts(nnx.Module):
 class Block(nnx.Module):
     """Adds attention, then the feed-forward, to the residual stream; each takes a normed input."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         self.attention_norm = Norm(config.width, config.norm_epsilon)
         self.attention = Attention(config, rngs)
         self.mlp_norm = Norm(config.width, config.norm_epsilon)
@@ -321,8 +321,8 @@ class Block(nnx.Module):
 class Decoder(nnx.Module):
     """Maps tokens to the logits of the next tokens."""
 
-    def __init__(self, config: Config, rngs: nnx.Rngs):
-        self.config = config
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
+        self.config = config.model
         self.embedding = Embedding(config, rngs)
         # stacked: each parameter of a layer has a leading axis
         keys = jax.random.split(rngs.params(), config.layers)

@@ -111,7 +111,7 @@ def modules(package: Path) -> list[Path]:
     return sorted(package.glob("*.py"))
 
 
-@pytest.mark.parametrize(("target", "most", "files"), [("cpu", 2330, 14), ("gpu", 2328, 13), ("tpu", 2488, 14)])
+@pytest.mark.parametrize(("target", "most", "files"), [("cpu", 2327, 14), ("gpu", 2324, 13), ("tpu", 2484, 14)])
 def test_a_trainer_does_not_grow(target, most, files):
     """The aim is 1,900 lines; what llama2 without parts has beyond it may only become less, but for rows of recipes."""
     package = weave("llama2", target, Library.read([ROOT]), parts=())
