@@ -188,10 +188,8 @@ class ChatTemplate:
         parts = self.parts(text)
         if len(parts) > most:
             raise TooLong(f"its output has more than {most:,} characters")
-        encodings = self.tokenizer.encode_batch_fast(
-            [p for mark, p in parts if mark == CLOSE], add_special_tokens=False
-        )
-        plain = iter(encodings)
+        batch = self.tokenizer.encode_batch_fast([p for mark, p in parts if mark == CLOSE], add_special_tokens=False)
+        plain = iter(batch)
         ids = (next(plain).ids if mark == CLOSE else self.plain.encode(part) for mark, part in parts)
         return list(itertools.chain.from_iterable(ids))
 

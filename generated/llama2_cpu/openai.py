@@ -474,13 +474,8 @@ class Chat(Fields):
             names.setdefault("reasoning_effort", self.reasoning_effort)
         elif self.reasoning_effort:
             warn_ignored("reasoning_effort")
-        if reserved := self.chat_template_kwargs.keys() & {
-            "messages",
-            "tools",
-            "add_generation_prompt",
-            *template.names,
-        }:
-            raise Refusal(400, f"chat_template_kwargs: must not set {min(reserved)}", "chat_template_kwargs")
+        if bad := self.chat_template_kwargs.keys() & {"messages", "tools", "add_generation_prompt", *template.names}:
+            raise Refusal(400, f"chat_template_kwargs: must not set {min(bad)}", "chat_template_kwargs")
         last = self.messages[-1]
         if self.continue_final_message and (self.add_generation_prompt or last.role != "assistant"):
             words = "needs a last message of the assistant, and add_generation_prompt false"
