@@ -46,9 +46,9 @@ def _(metrics, targets, batch):
 
 
 @splice("open_pieces.fields")
-def _(tokens, parts, found):
+def _(tokens, parts, cut_pieces):
     proceed()
-    found = [piece | {"marks": tokens[1:][part] % 2} for piece, part in zip(found, parts)]
+    cut_pieces = [piece | {"marks": tokens[1:][part] % 2} for piece, part in zip(cut_pieces, parts)]
 
 
 @splice("join_pieces.row")
@@ -67,8 +67,8 @@ def _(self, F):
 
 
 @splice("read_fields.found")
-def _(found, kind):
-    found.pop("response_format", None)
+def _(fields, kind):
+    fields.pop("response_format", None)
 
 
 @splice("Fields.fields")
