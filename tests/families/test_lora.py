@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 import json
 import sys
 
@@ -118,7 +119,9 @@ def test_a_run_starts_from_imported_weights_with_adapters_of_its_own(imported, t
     run, data = tmp_path / "run", tmp_path / "data.jsonl"
     data.write_text(json.dumps({"text": "0123456789 " * 9}) + "\n")
     data.write_text(data.read_text() * 100)
-    checkpoint = __import__(f"{name}.checkpoint", fromlist=["main"])
+    checkpoint, checkpoints, train_command = (
+        importlib.import_module(f"{name}.{module}") for module in ("checkpoint", "checkpoints", "train")
+    )
     (folder / "theirs" / "tokenizer.json").unlink(missing_ok=True)
 
     def command(module, *arguments):
@@ -128,10 +131,10 @@ def test_a_run_starts_from_imported_weights_with_adapters_of_its_own(imported, t
     command(checkpoint, "import", folder / "theirs", run)
     flags = ["--tokenizer", "bytes", "--data", data, "--checkpoint-dir", run, "--sequence-length", 16, "--lora-rank", 2]
     flags += ["--batch-size", 2, "--eval-batches", 1, "--learning-rate", "0.01", "--mesh-fsdp", 1]
-    command(package.trainer, *flags, "--steps", 2)
-    command(package.trainer, *flags, "--steps", 3)
+    command(train_command, *flags, "--steps", 2)
+    command(train_command, *flags, "--steps", 3)
     mesh = package.parallel.make_mesh(fsdp=1, devices=jax.devices()[:1])
-    config, model = checkpoint.load_checkpoint(str(run), mesh)
+    config, model = checkpoints.load_checkpoint(str(run), mesh)
     assert config.lora_rank == 2
     command(checkpoint, "export", run, tmp_path / "merged")
     merged = reference_class.from_pretrained(tmp_path / "merged", attn_implementation="eager")
