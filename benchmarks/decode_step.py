@@ -29,10 +29,12 @@ from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
 from llama2_tpu.compile import topology_mesh
 from llama2_tpu.config import PRESETS
-from llama2_tpu.engine import BIASES, Biases, EngineSettings, SamplingMetadata, Slots, StepInput, run, write
+from llama2_tpu.device import Slots, StepInput, run, write
+from llama2_tpu.engine import BIASES, EngineSettings
 from llama2_tpu.model import Decoder
 from llama2_tpu.pages import block_table_widths, empty_pages, layers_in_pool
 from llama2_tpu.parallel import abstract
+from llama2_tpu.sampling import Biases, SamplingMetadata
 
 BANDWIDTH = {"v4": 1228e9, "v5e": 819e9, "v5p": 2765e9, "v6e": 1640e9}  # bytes a second of a chip, as published
 

@@ -23,7 +23,7 @@ STEPS = 100
 
 def milliseconds(count: int, draft_tokens: int) -> float:
     """Returns the median of five runs."""
-    from llama2_cpu import config, engine, model
+    from llama2_cpu import config, device, engine, model
 
     settings = dataclasses.replace(config.PRESETS["tiny"], layers=1, width=16, context_length=2048)
     weights = jax.jit(lambda: model.Decoder(settings, nnx.Rngs(0)))()
@@ -33,7 +33,7 @@ def milliseconds(count: int, draft_tokens: int) -> float:
     def run(step: Any, length: int, whole: bool) -> Any:
         shape = len(step.slots), length if whole else 1
         tokens, likeliest = rng.integers(3, 250, shape, dtype=np.int32), np.zeros((*shape, 20), np.float32)
-        return engine.StepOutput(np.zeros(shape, np.float32), tokens, likeliest.astype(np.int32), likeliest)
+        return device.StepOutput(np.zeros(shape, np.float32), tokens, likeliest.astype(np.int32), likeliest)
 
     subject.device.run, subject.device.write = run, lambda *_: None
     for _ in range(count):

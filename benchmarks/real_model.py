@@ -108,7 +108,7 @@ def compare_training(package, reference, run_dir: Path, tokens: int, steps: int)
     import torch
     from flax import nnx
 
-    train = package("trainer")
+    train = package("step")
     mesh = package("parallel").make_mesh(1, 1, 1)
     config, model = package("checkpoints").load_checkpoint(str(run_dir), mesh)
     config = dataclasses.replace(

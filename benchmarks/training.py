@@ -54,7 +54,7 @@ def ours(package: str, config: Any, tokens: np.ndarray) -> tuple[Callable, Calla
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     import jax
 
-    train = importlib.import_module(f"{package}.trainer")
+    train = importlib.import_module(f"{package}.step")
     if package.endswith("gpu"):
         command = importlib.import_module(f"{package}.train")
         command.set_flags(command.FLAGS)

@@ -76,7 +76,7 @@ def test_what_no_kind_of_layer_gives():
 
 def test_a_block_that_is_left_out():
     text = refused('without = ["model/block"]\n')
-    assert "decoder.py:31: model/decoder uses Block, which no selected fragment defines\n  Select a fragment" in text
+    assert "decoder.py:39: model/decoder uses Block, which no selected fragment defines\n  Select a fragment" in text
 
 
 def test_a_block_without_the_points_of_the_one_that_it_replaces():
@@ -260,7 +260,7 @@ def test_a_value_of_batches_has_a_fallback_for_others(parts):
     (site,) = re.findall(r"It is provided at loss .*? Write @provide\((.*)\) def marks\(\.\.\.\) besides", text)
     everywhere = known + PROVIDED.format(site=site, reads="tokens", value="tokens * 0 + 1")
     files = woven(selected, parts=parts, own=everywhere).files
-    assert 'batch["marks"]' in files["trainer.py"] and "q = q * marks" in files["model.py"]
+    assert 'batch["marks"]' in files["step.py"] and "q = q * marks" in files["model.py"]
 
 
 HELPED = '''"""Scores that are bounded, in steps with a cache and without."""

@@ -1,13 +1,16 @@
 """Arrays of checkpoints that are read, or written, one at a time: a model may be larger than memory."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from etils import epath
 
 from generator.language import point, proceed, splice
-from generator.language.roles import Checkpoints, LazyArray, reading
+from generator.language.roles import LazyArray, reading
 
 
 def are_lazy(arrays: dict[str, Any]) -> bool:
@@ -41,14 +44,18 @@ def save_lazily(tree: Any) -> ocp.args.PyTreeSave:
 
 
 def read_lazily(
-    checkpoints: Checkpoints, step: int, item: str, target: dict[str, jax.ShapeDtypeStruct]
+    read_item: Callable[[ocp.args.CheckpointArgs], Any], folder: epath.Path, target: dict[str, jax.ShapeDtypeStruct]
 ) -> tuple[dict[str, LazyArray], np.ndarray]:
-    """Returns an item's arrays, which are read and checked whenever NumPy asks for them, and their checksums."""
-    folder = checkpoints.directory / str(step)
+    """Returns an item's arrays, which are read and checked whenever NumPy asks for them, and their checksums.
+
+    Args:
+        read_item: Reads parts of the item, in the checkpoint `folder`.
+        target: Shapes and dtypes of all its arrays by name.
+    """
 
     def read(part):
         as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), part)
-        return checkpoints.read(step, item, ocp.args.PyTreeRestore(part, restore_args=as_numpy, partial_restore=True))
+        return read_item(ocp.args.PyTreeRestore(part, restore_args=as_numpy, partial_restore=True))
 
     sums = read({"checksums": 0})["checksums"]
     saved = dict(zip(sorted(target), sums, strict=True))
@@ -58,7 +65,7 @@ def read_lazily(
             with point("read_lazily.part", folder, read, name, target):
                 array = read({"arrays": {name: target[name]}})["arrays"][name]
             if checksums_on_host({name: array})[0] != saved[name]:
-                raise ValueError(f"{item} is not what was saved, by its checksums")
+                raise ValueError(f"{name} is not what was saved, by its checksum")
         return array
 
     return {name: LazyArray(x, read_array, name) for name, x in target.items()}, sums
@@ -93,6 +100,6 @@ def _(run, mesh):
 @splice("Checkpoints.read_item")
 def _(self, step, item, target, arrays, sums):
     if self.is_lazy:
-        arrays, sums = read_lazily(self, step, item, target)
+        arrays, sums = read_lazily(functools.partial(self.read, step, item), self.directory / str(step), target)
     else:
         proceed()

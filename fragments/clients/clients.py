@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hmac
 import ipaddress
 import re
 import sys
@@ -96,6 +97,13 @@ async def refuse(http: requests.Request, error: Exception) -> Response:
     refusal = as_refusal(error)
     http.scope["state"]["refused"] = str(refusal)  # for the log
     return as_json(refusal.content, refusal.status, {"Retry-After": "1"} if refusal.status in (429, 503) else None)
+
+
+def bearer_key(http: requests.Request, keys: tuple[str, ...]) -> str:
+    """Returns which of these keys a request sends; "" if none."""
+    scheme, _, sent = http.headers.get("authorization", "").partition(" ")
+    is_key = [hmac.compare_digest(sent.strip().encode("latin-1"), key.encode()) for key in keys]
+    return keys[is_key.index(True)] if any(is_key) and scheme.lower() == "bearer" else ""
 
 
 def hostname(netloc: str) -> str:

@@ -1,4 +1,4 @@
-"""Command line: tokenises documents before training."""
+"""Tokenises documents before training."""
 
 import collections
 import concurrent.futures
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import rich.progress
-import tyro
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 from tyro.conf import Positional
 
@@ -27,7 +26,6 @@ from generator.language.roles import (
     Stop,
     encode_document,
     end_with_parent,
-    ending_with_messages,
     find_files,
     identity,
     load_tokenizer,
@@ -235,13 +233,3 @@ def prepare(
     for old in {*folder.glob("tokens-*")} - {folder / name for name in plan}:  # of files since repaired
         old.unlink(missing_ok=True)
     print(f"{sum(counts.values()):,} documents in {len(counts)} files: train with --data {out} --tokenizer {tokenizer}")
-
-
-@ending_with_messages()
-def main() -> None:
-    with point("data.main"):
-        tyro.extras.subcommand_cli_from_dict({"prepare": prepare}, prog=f"python -m {__package__}.data")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,16 +1,15 @@
-"""Indices of JSONL files, kept beside a run: each is made once, by one process of the job."""
+"""Indices of the lines of JSONL files, kept beside a run."""
 
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import jax
 import numpy as np
 
-from generator.language import point, proceed, requires, splice
-from generator.language.roles import JSONL, Config, InputError, find_files, on_all_processes, open_by_format
+from generator.language import proceed, requires, splice
+from generator.language.roles import InputError
 
 requires("cluster/agreement")
 
@@ -43,16 +42,6 @@ def read_index(path: Path) -> np.ndarray:
     return index
 
 
-def index_files(sources: Iterable[str], field: str) -> None:
-    """Makes this process's share of the indices that a run still lacks."""
-    texts = [source for source in sources if not (Path(source).expanduser() / "prepared.json").exists()]
-    files = [file for text in texts for file in find_files(text) if JSONL.search(file.name)]
-    for file in files[jax.process_index() :: jax.process_count()]:
-        if not index_path(file, field).exists():
-            with contextlib.suppress(InputError):  # raised by what reads the file, perhaps as prompts
-                open_by_format(file, field)
-
-
 @splice("open_jsonl.lines")
 def _(content, field, lines, left_out):
     kept = index_path(content.path, field) if INDEX_FOLDERS else None
@@ -64,23 +53,3 @@ def _(content, field, lines, left_out):
         if kept:
             with contextlib.suppress(OSError):  # the run says that its directory cannot be written
                 write_index(kept, left_out, np.asarray(lines))
-
-
-@contextlib.contextmanager
-def keep_indices(config: Config, sources: list[str]) -> Iterator[None]:
-    """Keeps the indices of the files that are opened meanwhile beside the run, if it has a local directory."""
-    try:
-        if config.checkpoint_dir and "://" not in config.checkpoint_dir:
-            INDEX_FOLDERS.append(Path(config.checkpoint_dir).expanduser() / "index")
-            on_all_processes(lambda: index_files(sources, config.text_field))
-        yield
-    finally:
-        INDEX_FOLDERS.clear()
-
-
-@splice("train.data")
-def _(config):
-    with point("train.index", config):
-        paths = [data for data in (config.data, config.eval_data) if data]
-    with keep_indices(config, paths):
-        proceed()

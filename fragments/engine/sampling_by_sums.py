@@ -21,7 +21,6 @@ from generator.language.roles import (
     Device,
     EngineSettings,
     SamplingMetadata,
-    StepInput,
     biases_of,
     filter_logits,
     likeliest,
@@ -46,13 +45,9 @@ def _():
 
 @splice("Device.run")
 def _(step, length, score_all):
-    step = with_uniforms(step, length, score_all)
-
-
-def with_uniforms(step: StepInput, length: int, score_all: bool) -> StepInput:
-    """Adds the numbers by which tokens of a step are sampled: after the last one of each sequence, or after all."""
+    # a number for the token after the last one of each sequence, or after each one
     ends = step.starts[:, None] + np.arange(1, length + 1) if score_all else (step.starts + step.counts)[:, None]
-    return step._replace(uniforms=uniform(step.sampling.seed[:, None], ends))
+    step = step._replace(uniforms=uniform(step.sampling.seed[:, None], ends))
 
 
 @provide("run")

@@ -14,9 +14,10 @@ from starlette.routing import Route
 from generator.language import requires, splice
 from generator.language.roles import (
     Decoder,
+    EngineThread,
     InputError,
     Refusal,
-    Server,
+    ServeSettings,
     as_json,
     bearer_key,
     load_to_serve,
@@ -32,7 +33,7 @@ def _():
     recompute: bool = False  # whether newer weights compute running sequences again, rather than continue them
 
 
-def load_weights(server: Server, problem: concurrent.futures.Future[str]) -> None:
+def load_weights(engine: EngineThread, settings: ServeSettings, problem: concurrent.futures.Future[str]) -> None:
     """Replaces the weights by those that are there now. The result is what is wrong with these, or nothing.
 
     It is no error, as the traceback of one would hold the memory of weights.
@@ -40,32 +41,34 @@ def load_weights(server: Server, problem: concurrent.futures.Future[str]) -> Non
 
     def replace(models: list[Decoder]) -> None:  # in the engine's thread
         try:
-            replace_weights(server.engine.engine, models.pop(), server.settings.recompute)
+            replace_weights(engine.engine, models.pop(), settings.recompute)
             problem.set_result("")
         except InputError as error:
             problem.set_result(str(error))
 
     try:
-        _, *models, _ = load_to_serve(server.settings)
-        server.engine.calls.put(lambda: replace(models))
+        _, *models, _ = load_to_serve(settings)
+        engine.calls.put(lambda: replace(models))
     except (InputError, OSError, MemoryError, jax.errors.JaxRuntimeError) as error:
         problem.set_result(str(error).partition("\n")[0])
 
 
-async def load(server: Server, http: requests.Request) -> Response:
+async def load(
+    engine: EngineThread, settings: ServeSettings, loading: asyncio.Lock, http: requests.Request
+) -> Response:
     """Answers POST /v1/load once the newest checkpoint of --checkpoint-dir, or --hf, has replaced the weights."""
-    settings, start = server.settings, time.perf_counter()
+    start = time.perf_counter()
     key = settings.load_key or os.environ.get("SERVE_LOAD_KEY", "")
     if not (key and bearer_key(http, (key,))):
         problem = "to load weights takes --load-key or SERVE_LOAD_KEY of the server: send Authorization: Bearer KEY"
         raise Refusal(401, problem, code="invalid_api_key")
-    if server.loading.locked() or not server.engine.ready.is_set():
+    if loading.locked() or not engine.ready.is_set():
         raise Refusal(503, "the server is compiling, or loads weights already: try again")
     if jax.process_count() > 1:
         raise Refusal(501, "a server of several processes cannot load weights: start it anew")
-    async with server.loading:
+    async with loading:
         problem = concurrent.futures.Future[str]()
-        await asyncio.to_thread(load_weights, server, problem)
+        await asyncio.to_thread(load_weights, engine, settings, problem)
         if why := await asyncio.wrap_future(problem):
             raise Refusal(409, f"the weights stay as they were: {why}")
     seconds = round(time.perf_counter() - start, 1)
@@ -75,5 +78,6 @@ async def load(server: Server, http: requests.Request) -> Response:
 
 @splice("Server.routes")
 def _(self, routes):
-    self.loading = asyncio.Lock()
-    routes.append(Route("/v1/load", functools.partial(load, self), methods=["POST"]))
+    routes.append(
+        Route("/v1/load", functools.partial(load, self.engine, self.settings, asyncio.Lock()), methods=["POST"])
+    )

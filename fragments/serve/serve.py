@@ -3,7 +3,6 @@
 import asyncio
 import concurrent.futures
 import functools
-import hmac
 import os
 import resource
 import socket
@@ -41,6 +40,7 @@ from generator.language.roles import (
     ServeMetrics,
     ServeSettings,
     as_json,
+    bearer_key,
     default_sampling,
     fold_seed,
     gate,
@@ -56,13 +56,6 @@ from generator.language.roles import (
 )
 
 ANSWERED = {"/v1/completions": Completion, "/v1/chat/completions": Chat}
-
-
-def bearer_key(http: requests.Request, keys: tuple[str, ...]) -> str:
-    """Returns which of these keys a request sends; "" if none."""
-    scheme, _, sent = http.headers.get("authorization", "").partition(" ")
-    is_key = [hmac.compare_digest(sent.strip().encode("latin-1"), key.encode()) for key in keys]
-    return keys[is_key.index(True)] if any(is_key) and scheme.lower() == "bearer" else ""
 
 
 class Server:

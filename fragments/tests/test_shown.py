@@ -4,9 +4,11 @@ import dataclasses
 import datetime
 import email
 import importlib
+import sys
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from generator.language import requires
 from generator.language.roles import SMALL, read_metrics
@@ -20,7 +22,11 @@ def train_module():
 
 def test_metrics_go_through_one_function(tmp_path, monkeypatch):
     module, logged = train_module(), []
-    monkeypatch.setattr(module, "log_metrics", lambda _, step, values: logged.append({"step": step, **values}))
+    monkeypatch.setattr(
+        sys.modules[module.Monitor.__module__],
+        "log_metrics",
+        lambda _, step, values: logged.append({"step": step, **values}),
+    )
     monitor = module.Monitor(module.absolute(str(tmp_path)), SMALL, 0)
     monitor.record(1, {"train/loss": 2.0, "nothing": float("nan")})
     monitor.close()
@@ -37,9 +43,9 @@ def test_what_shows_a_run_can_fail_without_ending_it(tmp_path, monkeypatch, caps
     def fail(*_, **__):
         raise RuntimeError("no")
 
-    monkeypatch.setattr(module.Figure, "savefig", fail)
-    monkeypatch.setattr(module, "log_metrics", fail)
-    monkeypatch.setattr(module.SummaryWriter, "flush", fail)
+    monkeypatch.setattr(Figure, "savefig", fail)
+    monkeypatch.setattr(sys.modules[module.Monitor.__module__], "log_metrics", fail)
+    monkeypatch.setattr(sys.modules[module.Monitor.__module__].SummaryWriter, "flush", fail)
     config = dataclasses.replace(SMALL, steps=2, eval_batches=1, data=str(data), checkpoint_dir=str(tmp_path))
     module.train(dataclasses.replace(config, eval_first=True))
     assert {path.name for path in tmp_path.glob("[0-9]*")} == {"2"}
@@ -51,7 +57,7 @@ def test_what_shows_a_run_can_fail_without_ending_it(tmp_path, monkeypatch, caps
 
 def test_the_plot_has_both_losses(tmp_path, monkeypatch):
     module, figures = train_module(), []
-    monkeypatch.setattr(module.Figure, "savefig", lambda self, *_, **__: figures.append(self))
+    monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: figures.append(self))
     monitor = module.Monitor(tmp_path, SMALL, 0)
     for step in 5, 6:
         monitor.record(step, {"train/loss": 2.0 / step, "eval/loss": 3.0})

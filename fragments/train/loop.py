@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import functools
 import time
-from typing import Any
 
 import jax
 from jax.sharding import Mesh
@@ -23,6 +22,7 @@ from generator.language.roles import (
     abstract_batch,
     changes,
     check_config,
+    checkpoint_items,
     compile_step,
     create_state,
     eval_step,
@@ -37,11 +37,6 @@ class TrainConfig:
     eval_batches: PositiveInt = 8  # batches in an evaluation, the same ones each time
     eval_first: bool = False  # evaluates before the first step too, as it does with imported weights
     checkpoint_every: PositiveInt = 100  # steps between checkpoints; the last step has one as well
-
-
-def checkpoint_items(state: TrainState) -> dict[str, Any]:
-    """Returns what a checkpoint keeps apart: the model, which can be loaded alone, and the rest."""
-    return {"model": state.model, "training": dataclasses.replace(state, model=None)}
 
 
 def restore_or_create(

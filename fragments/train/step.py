@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -39,6 +40,11 @@ class TrainState:
     step: Array  # steps done, int32 []
     model: Decoder
     opt_state: optax.OptState
+
+
+def checkpoint_items(state: TrainState) -> dict[str, Any]:
+    """Returns what a checkpoint keeps apart: the model, which can be loaded alone, and the rest."""
+    return {"model": state.model, "training": dataclasses.replace(state, model=None)}
 
 
 def new_state(config: Config, model: Decoder | None = None) -> TrainState:

@@ -9,7 +9,6 @@ DIR/STEP/config    the Config, as JSON, and the architecture
 A damaged or non-finite checkpoint raises an error that names it.
 """
 
-import contextlib
 import dataclasses
 import importlib.metadata
 import json
@@ -17,9 +16,8 @@ import logging
 import re
 import subprocess
 import sys
-import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,66 +37,8 @@ from .data import Batches
 from .errors import InputError, check_config, check_writable
 from .model import Decoder
 from .parallel import abstract, named_arrays
-from .tokenizer import copy_tokenizer
-
-
-def absolute(directory: str | epath.Path) -> epath.Path:
-    if "://" in str(directory):
-        raise InputError(f"{directory}: is on no disk: mount the bucket, or build the package with its part cluster")
-    return epath.Path(directory).expanduser().resolve()
-
-
-def kept_tokenizer(directory: str | epath.Path) -> str:
-    """Returns the path of tokenizer.json in a run's directory, whether it is there or not."""
-    return str(absolute(directory) / "tokenizer" / "tokenizer.json")
-
-
-def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False) -> None:
-    """Copies a tokenizer into a run's directory. Another one there is renamed with `replace`, else an InputError."""
-    kept, source = epath.Path(kept_tokenizer(directory)), epath.Path(tokenizer).expanduser()
-    if tokenizer == "bytes" or absolute(source) == kept or (kept.exists() and kept.read_bytes() == source.read_bytes()):
-        return
-    if kept.exists() and not replace:
-        raise InputError(f"--tokenizer {tokenizer}: this run has {kept}: give a new directory, or --allow-other-data")
-    half = kept.parent.with_name("tokenizer.half")
-    half.rmtree(missing_ok=True)  # left by a program that was killed
-    half.mkdir(parents=True)
-    copy_tokenizer(tokenizer, half, str(kept) if kept.parent.exists() else "")
-    if kept.parent.exists():
-        kept.parent.rename(kept.parent.with_name(f"tokenizer-{time.time_ns()}"))
-    half.rename(kept.parent)
-
-
-@contextlib.contextmanager
-def reading(folder: epath.Path) -> Iterator[None]:
-    """Raises InputError if what is read is damaged, or too large for memory; OSError if it cannot be read now."""
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:
-        error = error.__cause__ or error  # Orbax raises plain Exceptions from TensorStore's
-        reason = " ".join(str(error).partition(" [")[0].split())  # TensorStore adds a specification in brackets
-        if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in reason:
-            raise InputError(f"{folder} cannot be loaded: {reason}: free memory, or use more devices") from None
-        missing = FileNotFoundError, NotADirectoryError, IsADirectoryError
-        if isinstance(error, OSError) and error.filename and not isinstance(error, missing):
-            raise error from None
-        garbled = ValueError, LookupError, TypeError, AttributeError, RecursionError
-        fails = "os_error_code" in str(error) and not reason.startswith("NOT_FOUND")  # of TensorStore's ValueErrors
-        if fails or not isinstance(error, missing + garbled):
-            raise OSError(f"{folder} cannot be read: {reason}") from None
-        raise InputError(f"{folder} is damaged: {reason}: mend it, or move it away to use the one before") from None
-
-
-@contextlib.contextmanager
-def writing(folder: epath.Path) -> Iterator[None]:
-    """Raises OSError if storage refuses what is written, of which TensorStore makes a ValueError."""
-    try:
-        yield
-    except ValueError as error:
-        reason = " ".join(str(error).partition(" [")[0].split())
-        raise OSError(f"{folder} cannot be written: {reason}") from None
+from .storage import absolute, reading, writing
+from .tokenizer import keep_tokenizer, kept_tokenizer
 
 
 @jax.jit

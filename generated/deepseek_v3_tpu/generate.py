@@ -33,8 +33,8 @@ def main() -> None:
     from .checkpoints import load_checkpoint
     from .model import next_token
     from .parallel import make_mesh
+    from .step import with_matrices_in
     from .tokenizer import load_tokenizer
-    from .trainer import with_matrices_in
 
     jax.set_mesh(make_mesh())
     config, model = load_checkpoint(settings.checkpoint_dir, jax.sharding.get_mesh())

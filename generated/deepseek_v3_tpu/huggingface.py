@@ -11,7 +11,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
 from einops import rearrange
 from flax import nnx
@@ -21,48 +20,10 @@ from safetensors.numpy import save_file
 
 from .config import Config
 from .errors import InputError, check_config
+from .fp8_blocks import FP8_BLOCK, Fp8Blocks, Fp8Tensor
 from .model import Decoder
 from .parallel import LazyArray, named_arrays
 from .tokenizer import ByteTokenizer, copy_tokenizer, load_tokenizer
-
-FP8_BLOCK = 128  # rows and columns
-
-
-class Fp8Tensor:
-    """An fp8 tensor of a safetensors file, which safetensors does not read into NumPy."""
-
-    def __init__(self, path: Path, name: str):
-        with path.open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(size))[name]
-        self.path, self.shape, self.offset = path, header["shape"], 8 + size + header["data_offsets"][0]
-
-    def get_dtype(self) -> str:
-        return "F8_E4M3"
-
-    def get_shape(self) -> list[int]:
-        return self.shape
-
-    def __getitem__(self, everything) -> np.ndarray:
-        return np.memmap(self.path, ml_dtypes.float8_e4m3fn, "r", self.offset, tuple(self.shape))
-
-
-class Fp8Blocks:
-    """An fp8 matrix times the scales of its blocks; blocks at its edges may be smaller."""
-
-    def __init__(self, matrix: Fp8Tensor, scales: Any):
-        self.matrix, self.scales = matrix, scales
-
-    def get_dtype(self) -> str:
-        return "F32"
-
-    def get_shape(self) -> list[int]:
-        return self.matrix.get_shape()
-
-    def __getitem__(self, everything) -> np.ndarray:
-        rows, columns = self.get_shape()
-        scales = self.scales[...].astype(np.float32).repeat(FP8_BLOCK, 0)[:rows].repeat(FP8_BLOCK, 1)[:, :columns]
-        return self.matrix[...].astype(np.float32) * scales
 
 
 def hf_tensors() -> Iterator[tuple[str, str, str]]:

@@ -80,8 +80,9 @@ def main() -> None:
     import jax
 
     from .data import abstract_batch
+    from .monitor import flops_per_token
     from .parallel import abstract
-    from .trainer import compile_step, flops_per_token, new_state
+    from .step import compile_step, new_state
 
     config, per_device = command.config, command.batch_per_device
     chip = command.topology.partition(":")[0]

@@ -10,9 +10,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .config import Config
 from .errors import InputError
-from .huggingface import read_adapter
 from .model import Decoder, Linear, product
 from .parallel import RULES
+from .peft import read_adapter
 
 
 class AdaptedLinear(nnx.Module):

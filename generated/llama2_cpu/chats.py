@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
+from .chat_rows import CHAT_MARK
 from .chat_template import CLOSE, END, OPEN, ChatTemplate, TemplateError, for_template, load_chat_template
-from .documents import CHAT_MARK
 from .errors import InputError
 from .tokenizer import AnyTokenizer, ByteTokenizer, encode_document
 

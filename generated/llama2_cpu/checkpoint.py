@@ -17,8 +17,9 @@ from .errors import InputError, ending_with_messages
 
 def import_hf(hf_dir: Positional[str], directory: Positional[str]) -> None:
     """Imports a Hugging Face directory as the first checkpoint of a new directory, for train or generate."""
-    from .checkpoints import Checkpoints, atomic_directory
+    from .checkpoints import Checkpoints
     from .huggingface import open_hf_model
+    from .storage import atomic_directory
     from .tokenizer import load_tokenizer
 
     config, model = open_hf_model(hf_dir)
@@ -45,9 +46,10 @@ def export_hf(
         step: Of the checkpoint; by default the newest.
         tokenizer: Path of a tokenizer.json; by default the one kept in the directory.
     """
-    from .checkpoints import atomic_directory, load_checkpoint
+    from .checkpoints import load_checkpoint
     from .cluster import absolute, local_folder, upload
     from .huggingface import save_hf
+    from .storage import atomic_directory
 
     if tokenizer and not absolute(tokenizer).is_file():
         raise InputError(f"--tokenizer {tokenizer}: there is no such file: give the path of a tokenizer.json")

@@ -10,7 +10,6 @@ DIR is a path, gs://... or s3://.... What is damaged, or not finite, is put asid
 before is read, by all processes alike; reads that fail are tried again, and then raise an error.
 """
 
-import contextlib
 import dataclasses
 import functools
 import importlib.metadata
@@ -19,9 +18,8 @@ import logging
 import re
 import subprocess
 import sys
-import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +32,8 @@ from etils import epath
 from flax import nnx
 from jax import Array
 from jax.sharding import Mesh
-from safetensors import SafetensorError
 
 from .cluster import (
-    FAILING,
     WAITS,
     Damage,
     absolute,
@@ -51,92 +47,62 @@ from .cluster import (
 from .config import ARCHITECTURE, Config, ModelConfig
 from .data import Batches
 from .errors import InputError, check_config, check_writable
+from .lazy_arrays import are_lazy, checksums_on_host, read_lazily, save_lazily
 from .model import Decoder
-from .parallel import LazyArray, abstract, fetch, named_arrays
-from .tokenizer import copy_tokenizer
+from .parallel import abstract, fetch, named_arrays
+from .storage import reading, writing
+from .tokenizer import keep_tokenizer, kept_tokenizer
 
 
-def kept_tokenizer(directory: str | epath.Path) -> str:
-    """Returns the path of tokenizer.json in a run's directory, whether it is there or not."""
-    return str(absolute(directory) / "tokenizer" / "tokenizer.json")
+class RowsHandler(ocp.CheckpointHandler):
+    """Writes the states of each process's own rows; any number of processes can read those of all."""
+
+    def save(self, directory: epath.Path, args: "Rows") -> None:
+        if args.states:
+            text = json.dumps(args.states)
+            (directory / f"rows-{min(args.states)}.json").write_text(f"{text}\n{zlib.crc32(text.encode())}")
+
+    def restore(self, directory: epath.Path, args: "Rows") -> dict[str, Any]:
+        states = {}
+        for path in directory.glob("rows-*.json"):
+            text, _, checksum = path.read_text().partition("\n")
+            if checksum != str(zlib.crc32(text.encode())):
+                raise ValueError(f"{path} is not what was saved, by its checksum")
+            states |= json.loads(text)
+        return states
 
 
-def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False) -> None:
-    """Copies a tokenizer into a run's directory. Another one there is renamed with `replace`, else an InputError."""
-    kept, source = epath.Path(kept_tokenizer(directory)), epath.Path(tokenizer).expanduser()
-    if tokenizer == "bytes" or absolute(source) == kept or (kept.exists() and kept.read_bytes() == source.read_bytes()):
-        return
-    if kept.exists() and not replace:
-        raise InputError(f"--tokenizer {tokenizer}: this run has {kept}: give a new directory, or --allow-other-data")
-    half = kept.parent.with_name("tokenizer.half")
-    half.rmtree(missing_ok=True)  # left by a program that was killed
-    half.mkdir(parents=True)
-    copy_tokenizer(tokenizer, half, str(kept) if kept.parent.exists() else "")
-    if kept.parent.exists():
-        kept.parent.rename(kept.parent.with_name(f"tokenizer-{time.time_ns()}"))
-    half.rename(kept.parent)
+@ocp.args.register_with_handler(RowsHandler, for_save=True, for_restore=True)
+@dataclasses.dataclass
+class Rows(ocp.args.CheckpointArgs):
+    states: dict[int, Any] | None = None  # by row; None to restore
 
 
-@contextlib.contextmanager
-def reading(folder: epath.Path) -> Iterator[None]:
-    """Raises InputError if what is read is damaged, or too large for memory; OSError if it cannot be read now."""
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:
-        error = error.__cause__ or error  # Orbax raises plain Exceptions from TensorStore's
-        reason = " ".join(str(error).partition(" [")[0].split())  # TensorStore adds a specification in brackets
-        if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in reason:
-            raise InputError(f"{folder} cannot be loaded: {reason}: free memory, or use more devices") from None
-        missing = FileNotFoundError, NotADirectoryError, IsADirectoryError
-        if isinstance(error, OSError) and error.filename and not isinstance(error, missing):
-            raise error from None
-        garbled = ValueError, LookupError, TypeError, AttributeError, RecursionError
-        fails = "os_error_code" in str(error) and not reason.startswith("NOT_FOUND")  # of TensorStore's ValueErrors
-        fails = fails or reason.startswith(FAILING)
-        if fails or not isinstance(error, missing + garbled):
-            raise OSError(f"{folder} cannot be read: {reason}") from None
-        raise Damage(f"{folder} is damaged: {reason}") from None
+@jax.jit
+def checksums(arrays: dict[str, Array]) -> tuple[Array, Array]:
+    """Sums each array's bits modulo 2**32, [n] uint32 by sorted names, as Orbax misses changed bytes; is all finite?"""
+    arrays = {name: fetch(x) for name, x in arrays.items()}
+    bits = [jax.lax.bitcast_convert_type(x, f"uint{8 * x.dtype.itemsize}") for _, x in sorted(arrays.items())]
+    finite = [jnp.all(jnp.isfinite(x)) for x in arrays.values()]
+    return jnp.stack([jnp.sum(x, dtype=jnp.uint32) for x in bits]), jnp.all(jnp.stack(finite))
 
 
-@contextlib.contextmanager
-def writing(folder: epath.Path) -> Iterator[None]:
-    """Raises OSError if storage refuses what is written, of which TensorStore makes a ValueError."""
-    try:
-        yield
-    except ValueError as error:
-        reason = " ".join(str(error).partition(" [")[0].split())
-        raise OSError(f"{folder} cannot be written: {reason}") from None
+def command_line_only() -> dict[str, Any]:
+    """Returns defaults of the settings never taken from a checkpoint: text, such as paths, and consent."""
+    names = {f.name for f in dataclasses.fields(ModelConfig)}  # whose text only names what is in this package
+    names.add("objective")
+    fields = [f for f in dataclasses.fields(Config) if f.type is str or f.name.startswith("allow_")]
+    return {f.name: f.default for f in fields if f.name not in names}
 
 
-def are_lazy(arrays: dict[str, Any]) -> bool:
-    return any(isinstance(x, LazyArray) for x in arrays.values())
+def changes(old: Config, new: Config) -> str:
+    """Lists the fields that differ: `width 64 -> 32, steps 100 -> 200`."""
+    pairs = ((name, a, getattr(new, name)) for name, a in vars(old).items() if name not in command_line_only())
+    return ", ".join(f"{name} {a} -> {b}" for name, a, b in pairs if a != b)
 
 
-def checksums_on_host(arrays: dict[str, Any]) -> tuple[np.ndarray, bool]:
-    """Computes `checksums` of one array after the other."""
-    read = (np.asarray(x) for _, x in sorted(arrays.items()))
-    sums, finite = zip(*((x.view("uint32").sum(dtype="uint32"), np.isfinite(x).all()) for x in read), strict=True)
-    return np.array(sums), all(finite)
-
-
-class LazyArrayHandler(ocp.type_handlers.NumpyHandler):
-    """Writes arrays one at a time, so that only one is in memory."""
-
-    async def serialize(self, values, infos, args=None):
-        for value, info, arg in zip(values, infos, args, strict=True):
-            for written in await super().serialize([np.asarray(value)], [info], [arg]):
-                written.result()
-        return []
-
-
-def save_lazily(tree: Any) -> ocp.args.PyTreeSave:
-    """Returns arguments to save `LazyArray`s in chunks, which take little memory besides the array itself."""
-    ocp.type_handlers.register_type_handler(LazyArray, LazyArrayHandler(deepcopy_host_arrays=False), override=True)
-    size = 2**25  # bytes of a chunk and of a file
-    parts = jax.tree.map(lambda _: ocp.SaveArgs(chunk_byte_size=size), tree)
-    return ocp.args.PyTreeSave(tree, parts, ocdbt_target_data_file_size=size)
+def with_checksum(fields: dict[str, Any]) -> dict[str, Any]:
+    return fields | {"checksum": zlib.crc32(json.dumps(fields, sort_keys=True).encode())}
 
 
 class Checkpoints:
@@ -258,7 +224,7 @@ class Checkpoints:
                 difference = f"{name} is {there} there, {here} here; settings there -> here: {settings or 'the same'}"
                 raise InputError(f"{folder} is of another model: {difference}: fix these, or give another directory")
         if self.is_lazy:
-            arrays, sums = read_lazily(self, step, item, target)
+            arrays, sums = read_lazily(functools.partial(self.read, step, item), self.directory / str(step), target)
         else:
             sums = np.zeros(len(target), np.uint32)
             restored = self.read(step, item, ocp.args.StandardRestore({"arrays": target, "checksums": sums}))
@@ -334,82 +300,6 @@ class Checkpoints:
         return step, config, trees
 
 
-def read_lazily(
-    checkpoints: Checkpoints, step: int, item: str, target: dict[str, jax.ShapeDtypeStruct]
-) -> tuple[dict[str, LazyArray], np.ndarray]:
-    """Returns an item's arrays, which are read and checked whenever NumPy asks for them, and their checksums."""
-    folder = checkpoints.directory / str(step)
-
-    def read(part):
-        as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), part)
-        return checkpoints.read(step, item, ocp.args.PyTreeRestore(part, restore_args=as_numpy, partial_restore=True))
-
-    sums = read({"checksums": 0})["checksums"]
-    saved = dict(zip(sorted(target), sums, strict=True))
-
-    def read_array(name: str) -> np.ndarray:
-        with reading(folder):  # files may have changed since
-            array = on_all_processes(lambda: reading(folder)(read)({"arrays": {name: target[name]}}), WAITS)["arrays"][
-                name
-            ]
-            if checksums_on_host({name: array})[0] != saved[name]:
-                raise ValueError(f"{item} is not what was saved, by its checksums")
-        return array
-
-    return {name: LazyArray(x, read_array, name) for name, x in target.items()}, sums
-
-
-class RowsHandler(ocp.CheckpointHandler):
-    """Writes the states of each process's own rows; any number of processes can read those of all."""
-
-    def save(self, directory: epath.Path, args: "Rows") -> None:
-        if args.states:
-            text = json.dumps(args.states)
-            (directory / f"rows-{min(args.states)}.json").write_text(f"{text}\n{zlib.crc32(text.encode())}")
-
-    def restore(self, directory: epath.Path, args: "Rows") -> dict[str, Any]:
-        states = {}
-        for path in directory.glob("rows-*.json"):
-            text, _, checksum = path.read_text().partition("\n")
-            if checksum != str(zlib.crc32(text.encode())):
-                raise ValueError(f"{path} is not what was saved, by its checksum")
-            states |= json.loads(text)
-        return states
-
-
-@ocp.args.register_with_handler(RowsHandler, for_save=True, for_restore=True)
-@dataclasses.dataclass
-class Rows(ocp.args.CheckpointArgs):
-    states: dict[int, Any] | None = None  # by row; None to restore
-
-
-@jax.jit
-def checksums(arrays: dict[str, Array]) -> tuple[Array, Array]:
-    """Sums each array's bits modulo 2**32, [n] uint32 by sorted names, as Orbax misses changed bytes; is all finite?"""
-    arrays = {name: fetch(x) for name, x in arrays.items()}
-    bits = [jax.lax.bitcast_convert_type(x, f"uint{8 * x.dtype.itemsize}") for _, x in sorted(arrays.items())]
-    finite = [jnp.all(jnp.isfinite(x)) for x in arrays.values()]
-    return jnp.stack([jnp.sum(x, dtype=jnp.uint32) for x in bits]), jnp.all(jnp.stack(finite))
-
-
-def command_line_only() -> dict[str, Any]:
-    """Returns defaults of the settings never taken from a checkpoint: text, such as paths, and consent."""
-    names = {f.name for f in dataclasses.fields(ModelConfig)}  # whose text only names what is in this package
-    names.add("objective")
-    fields = [f for f in dataclasses.fields(Config) if f.type is str or f.name.startswith("allow_")]
-    return {f.name: f.default for f in fields if f.name not in names}
-
-
-def changes(old: Config, new: Config) -> str:
-    """Lists the fields that differ: `width 64 -> 32, steps 100 -> 200`."""
-    pairs = ((name, a, getattr(new, name)) for name, a in vars(old).items() if name not in command_line_only())
-    return ", ".join(f"{name} {a} -> {b}" for name, a, b in pairs if a != b)
-
-
-def with_checksum(fields: dict[str, Any]) -> dict[str, Any]:
-    return fields | {"checksum": zlib.crc32(json.dumps(fields, sort_keys=True).encode())}
-
-
 def load_checkpoint(directory: str, mesh: Mesh | None, step: int | None = None) -> tuple[Config, Decoder]:
     """Loads Config and the newest parameters from a directory, sharded over the mesh.
 
@@ -432,23 +322,3 @@ def newest_config(directory: str) -> Config | None:
     """Returns the Config of the newest checkpoint in a directory, or None."""
     restored = Checkpoints(directory, None).restore(lambda _: {}) if directory else None
     return restored and restored[1]
-
-
-@contextlib.contextmanager
-def atomic_directory(directory: str) -> Iterator[epath.Path]:
-    """Yields a new directory to write to; renames it to `directory` when all is written, else removes it."""
-    target = absolute(directory)
-    half = target.with_name(f"{target.name}.half")
-    for path in target, half:  # the second one may be left by a program that was killed
-        if path.exists():
-            raise InputError(f"{path}: already exists: give a new directory, or remove this one")
-    if "://" not in str(target):
-        check_writable(target)
-    try:
-        yield half
-        half.rename(target)
-    except SafetensorError as error:  # its writer turns an OSError into this
-        raise OSError(f"{half}: {error}") from None
-    finally:
-        # when a write fails, Orbax's other writes go on for a moment
-        on_all_processes(lambda: half.rmtree(missing_ok=True), WAITS)

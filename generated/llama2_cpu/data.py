@@ -9,221 +9,46 @@ python -m llama2_cpu.train --data OUT --tokenizer tokenizer.json
 
 import collections
 import concurrent.futures
-import contextlib
 import dataclasses
-import functools
-import hashlib
 import itertools
 import json
 import math
-import multiprocessing
-import os
-import re
-import secrets
 import sys
-import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import grain
 import jax
 import numpy as np
-import rich.progress
 import tyro
-from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from tyro.conf import Positional
 
 from .batch_page import batch_page
-from .chats import PAIR, TOKEN_AND_WEIGHT, Chats, tell_of
+from .chat_data import are_chats, are_pairs, pair_pieces, weighted_pieces
+from .chats import Chats
 from .config import PRESETS, Config
-from .documents import CHAT_MARK, TEXT_BYTES, allow_open_files, find_files, is_pair, open_documents, open_files
-from .errors import ExitCode, InputError, Stop, check_config, end_with_parent, ending_with_messages
+from .documents import (
+    fingerprint,
+    identity,
+    open_documents,
+    open_tokens,
+    read_description,
+    special_texts,
+    split_mixture,
+    warn_of_special_tokens,
+)
+from .errors import InputError, check_config, ending_with_messages
+from .formats import TEXT_BYTES
 from .parallel import RULES
 from .pipeline import check_pipeline
-from .preferences import PREFERENCES, WITH_REFERENCE
-from .ray_tasks import RayExecutor
-from .tokenizer import AnyTokenizer, encode_document, load_tokenizer
+from .preferences import WITH_REFERENCE
+from .prepare import prepare
+from .tokenizer import AnyTokenizer, load_tokenizer
 
 PACKING_BINS = 32  # unfinished sequences; more of them waste less padding, but are reread on resume
-
-
-def split_mixture(data: str) -> list[tuple[float, str]]:
-    """Returns the weight and path of each source in "0.7:A,0.3:B", or of a single path."""
-    parts = [part.partition(":") for part in re.split(r",(?=[^,:/]*:(?!//))", data)]
-    try:
-        weighted = [(float(weight), path) for weight, _, path in parts]
-    except ValueError:  # a path
-        return [(1.0, data)]
-    if not all(1e-6 <= weight <= 1e6 and path for weight, path in weighted):
-        raise InputError(f"data {data}: must be WEIGHT:PATH,WEIGHT:PATH, weights from 0.000001 to 1,000,000")
-    return weighted
-
-
-def identity(tokenizer: AnyTokenizer) -> dict[str, Any]:
-    return {name: getattr(tokenizer, name) for name in ("digest", "vocab_size", "eos", "parses_special", "prefix")}
-
-
-def fingerprint(data: str) -> list[Any]:
-    """Returns names and sizes of the files of each source, which stay the same when it is moved."""
-    paths = [path for _, path in split_mixture(data)]
-    return [read_description(x) or [[file.name, file.stat().st_size] for file in find_files(x)] for x in paths]
-
-
-def token_type(tokenizer: AnyTokenizer) -> str:
-    return "<u2" if tokenizer.vocab_size <= 2**16 else "<u4"
-
-
-def read_description(data: str) -> dict[str, Any] | None:
-    """Reads prepared.json: source, tokenizer and, once complete, documents by file. None if there is none."""
-    path = Path(os.path.expanduser(data)) / "prepared.json"
-    if not path.is_file():
-        return None
-    try:
-        description = json.loads(path.read_text())
-        return description | {"shards": {name: int(count) for name, count in description["shards"].items()}}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: is damaged: {error!r}: prepare the data again, in a new folder") from None
-
-
-@functools.cache  # training and evaluation share it
-def open_shard(path: Path, count: int) -> ArrayRecordReader:
-    reader = ArrayRecordReader(str(path), "readahead_buffer_size:0,max_parallelism:0")
-    if not reader.ok() or reader.num_records() != count:
-        raise InputError(f"{path}: is damaged: remove it, and start `data prepare` again, which writes it anew")
-    return reader
-
-
-def open_prepared(data: str, shards: dict[str, int], dtype: str) -> grain.MapDataset:
-    """Returns the tokens of each document, int32 [n]; opens a file when it is first read."""
-    described = read_description(data) or {}
-    folder = Path(os.path.expanduser(data))
-    missing = sorted(shards.keys() - set(os.listdir(folder)))
-    if missing or not shards:
-        problem = f"{missing[0]} is missing" if missing else "it is not whole"
-        raise InputError(f"data {data}: {problem}: start `data prepare` again, which goes on with it")
-    allow_open_files()  # all of these stay open
-    names, counts = list(shards), list(shards.values())
-    ends = np.cumsum(counts)
-
-    def read(i: int) -> np.ndarray:
-        number = int(np.searchsorted(ends, i, "right"))
-        at = int(i - ends[number]) + counts[number]
-        reader = open_shard(folder / names[number], counts[number])
-        try:
-            # a range: Grain's source asks for a list of one, which is slower the more records a file has
-            (record,) = reader.read(at, at + 1)
-        except RuntimeError as error:
-            problem = f"{folder / names[number]}: {error}: remove it, and start `data prepare` again"
-            raise InputError(problem) if "Corrupted" in str(error) else OSError(problem) from None
-        if "chat" in described:
-            if "pairs" in described:
-                tokens = np.frombuffer(record, [("token", dtype), *PAIR.descr[1:]]).astype(PAIR)
-            else:
-                tokens = np.frombuffer(record, [("token", dtype), ("weight", "<f2")]).astype(TOKEN_AND_WEIGHT)
-        else:
-            tokens = np.frombuffer(record, dtype).astype(np.int32)
-        return tokens
-
-    return grain.MapDataset.range(ends[-1]).map(read)
-
-
-def open_tokens(data: str, tokenizer: AnyTokenizer, chats: Chats | None = None) -> grain.MapDataset | None:
-    """Returns the tokens of each document of prepared data, None for other data."""
-    description = read_description(data)
-    if not description:
-        return None
-    if description.get("tokenizer") != identity(tokenizer):
-        problem = f"its tokenizer is {description.get('tokenizer')}, and --tokenizer is {identity(tokenizer)}"
-        raise InputError(f"data {data}: {problem}: give the first, or prepare the data with the second")
-    if chats and "chat" in description and description["chat"] != chats.rules():
-        difference = f"its chats are as {description['chat']} makes them, and the settings ask for {chats.rules()}"
-        raise InputError(f"data {data}: {difference}: give the first, or prepare the data with the second")
-    return open_prepared(data, description["shards"], token_type(tokenizer))
-
-
-def is_cut(config: Config, size: int, source: str) -> bool:
-    """Returns whether a chat longer than a sequence is cut at its end, else left out. Raises InputError if refused."""
-    if config.long_chats == "refuse":
-        problem = f"a chat of {size:,} tokens, more than --sequence-length {config.sequence_length:,}"
-        raise InputError(f"{source}: {problem}: raise that, or give other --long-chats")
-    is_cut_off = config.long_chats == "truncate"
-    tell_of(f"longer than a sequence, {'whose ends are cut off' if is_cut_off else 'which are left out'}", source)
-    return is_cut_off
-
-
-def weighted_pieces(config: Config, tokens: np.ndarray, parts: list[slice], source: str) -> list[dict[str, np.ndarray]]:
-    """Returns the pieces of a document that have a loss; a long chat becomes what --long-chats says."""
-    if tokens.dtype.names is None:  # a text
-        token, weight = tokens, np.ones(len(tokens), np.float32)
-    else:
-        token, weight = tokens["token"], tokens["weight"].astype(np.float32)
-        if len(parts) > 1:
-            parts = parts[: is_cut(config, len(tokens), source)]
-        if not weight[1 : config.sequence_length + 1].any():
-            tell_of("without a token that has a loss", source)
-    # the weight of a target is that of the token that is predicted
-    values = {"tokens": token[:-1], "targets": token[1:], "weights": weight[1:]}
-    pieces = ({name: value[part] for name, value in values.items()} for part in parts)
-    return [piece for piece in pieces if piece["weights"].any()]
-
-
-def are_chats(documents: grain.MapDataset) -> bool:
-    """Returns whether documents are chats, as the first one is."""
-    return any(document.startswith(CHAT_MARK) for document in documents[:1])
-
-
-def are_pairs(config: Config, tokens: np.ndarray, path: str) -> bool:
-    """Returns whether a document is a pair. Raises InputError if --objective is not for what it is."""
-    is_pair = tokens.dtype == PAIR
-    if is_pair != (config.objective in PREFERENCES):
-        problem = f"holds {'pairs' if is_pair else 'no pairs of chosen and rejected answers'}"
-        advice = f"train with --objective {' or '.join(PREFERENCES) if is_pair else 'next_token'}"
-        raise InputError(f"data {path}: {problem}, not for {config.objective}: give other data, or {advice}")
-    if config.objective in WITH_REFERENCE and np.isnan(tokens["reference"]).any():
-        command = f"python -m {__package__}.reference --checkpoint-dir DIR --data PREPARED --out OUT"
-        problem = f"has no log-likelihoods of a reference, which --objective {config.objective} compares with"
-        raise InputError(f"data {path}: {problem}: write them by `{command}`, and give --data OUT")
-    return is_pair
-
-
-def pair_pieces(config: Config, pair: np.ndarray, source: str) -> list[dict[str, np.ndarray]]:
-    """Returns the piece of a pair; --long-chats says what becomes of one whose answers do not fit together."""
-    answers = [pair[pair["answer"] == answer] for answer in (1, 2)]
-    sizes = [len(answer) - 1 for answer in answers]
-    if sum(sizes) > config.sequence_length:
-        if not is_cut(config, sum(sizes), source):
-            return []
-        most = max(config.sequence_length // 2, config.sequence_length - min(sizes))  # the longer one is cut first
-        answers = [answer[: most + 1] for answer in answers]
-        if np.array_equal(*(answer["token"] for answer in answers)):
-            tell_of("whose answers are the same once they are cut, and which are left out", source)
-            return []
-    if not all(answer["weight"][1:].any() for answer in answers):
-        tell_of("without a token that has a loss", source)
-        return []
-    tokens, targets = (np.concatenate([x[part] for x in answers]) for part in (slice(-1), slice(1, None)))
-    piece = {"tokens": tokens["token"], "targets": targets["token"], "weights": targets["weight"].astype(np.float32)}
-    if config.objective in WITH_REFERENCE:
-        piece["reference"] = targets["reference"]
-    return [piece | {"sizes": np.array([len(answer) - 1 for answer in answers])}]
-
-
-def special_texts(tokenizer: AnyTokenizer) -> re.Pattern[str]:
-    """Returns a pattern of the special tokens that stay text in documents."""
-    names = () if tokenizer.parses_special or tokenizer.digest == "bytes" else tokenizer.special.values()
-    return re.compile("|".join(map(re.escape, names)) or "(?!)")
-
-
-def warn_of_special_tokens(data: str, which: str, special: collections.Counter[str]) -> None:
-    """Warns of documents that hold the text of special tokens, which was likely meant as tokens."""
-    if special:
-        most = ", ".join(f"{name} in {count}" for name, count in special.most_common(3))
-        problem = f"of {which} documents: {most}; there they are text: --special-tokens makes them tokens"
-        print(f"warning: data {data}: special tokens in documents: {problem}", file=sys.stderr)
 
 
 def own_batches(config: Config, rows: list[int]) -> list[dict[str, np.ndarray]]:
@@ -494,222 +319,6 @@ def show(config: tyro.conf.OmitArgPrefixes[Config] = PRESETS["tiny"], out: str =
     rows = [join_pieces(pieces, config.sequence_length) for pieces in packed]
     Path(out).expanduser().write_text(batch_page(rows, tokenizer, config.data), encoding="utf-8")
     print(f"{len(rows)} sequences of {config.data}: {out}")
-
-
-last_opened = functools.lru_cache(maxsize=1)(open_files)  # shards of the same files come one after the other
-
-
-def plan_shards(files: list[Path], sizes: list[int]) -> list[tuple[tuple[Path, ...], int, int]]:
-    """Returns (files, part, parts) of each shard, which holds one part of their documents; bytes are even."""
-    # bounds what a killed worker repeats; a power of two, so that it stays the same after a file is repaired
-    goal = min(max(2 ** (max(sum(sizes) // 256, 1).bit_length() - 1), 2**20), 2**30)
-    plan, group, total = [], [], 0
-    for path, size in zip(files, sizes, strict=True):
-        group, total = [*group, path], total + size
-        if total >= goal or path == files[-1]:
-            parts = max(1, round(total / goal))
-            plan += [(tuple(group), part, parts) for part in range(parts)]
-            group, total = [], 0
-    return plan
-
-
-def write_shard(
-    path: Path, files: tuple[Path, ...], part: int, parts: int, field: str, name: str, special: bool
-) -> tuple[int, int, collections.Counter[str]]:
-    """Writes the tokens of documents to a file, which gets its name once it is complete.
-
-    Returns the number of its documents, of rows that its files leave out (counted for their first part only),
-    and, by special token, of its documents that hold the text of that token.
-    """
-    (documents, left_out, _), tokenizer = last_opened(files, field), load_tokenizer(name, special)
-    dtype, names, special_counts = token_type(tokenizer), special_texts(tokenizer), collections.Counter[str]()
-    numbers = range(len(documents) * part // parts, len(documents) * (part + 1) // parts)
-    rules = (read_description(str(path.parent)) or {}).get("chat")
-    chats = Chats(tokenizer, name, rules["loss_on"]) if rules else None
-    pairs = "pairs" in (read_description(str(path.parent)) or ())
-    half = path.with_name(f"{path.name}.half-{secrets.token_hex(4)}")
-    try:
-        with contextlib.closing(ArrayRecordWriter(str(half), "group_size:1")) as writer:
-            for text in (documents[i] for i in numbers):
-                special_counts.update(set(names.findall(text)))
-                if is_pair(text) != pairs:
-                    raise InputError("pairs and other documents are in one source: prepare each by itself")
-                if text.startswith(CHAT_MARK) != (chats is not None):
-                    raise InputError(
-                        "texts and chats are in one source: prepare each by itself, and mix them: --data 1:A,1:B"
-                    )
-                if chats:
-                    tokens = chats(text)
-                    writer.write(tokens.astype([("token", dtype), *tokens.dtype.descr[1:]]).tobytes())
-                else:
-                    writer.write(encode_document(tokenizer, text).astype(dtype).tobytes())
-        give_name(half, path)
-    except RuntimeError as error:  # ArrayRecord turns an OSError into this
-        raise OSError(f"{path}: {error}") from None
-    finally:
-        half.unlink(missing_ok=True)
-    return len(numbers), 0 if part else left_out, special_counts
-
-
-def name_shard(files: list[tuple[str, int, int]], part: int, parts: int, rules: dict[str, Any]) -> str:
-    """Names a shard by a hash of its files (path, size, modification time), its part of them, and what is wanted."""
-    return f"tokens-{hashlib.blake2b(repr((files, part, parts, rules)).encode(), digest_size=8).hexdigest()}"
-
-
-def give_name(half: Path, path: Path) -> None:
-    """Renames a complete file. Its name may be there, and this half removed, by a task that saw all complete."""
-    try:
-        half.rename(path)
-    except FileNotFoundError:
-        if not path.exists():
-            raise
-
-
-def remove_halves(folder: Path, before: float = math.inf) -> None:
-    """Removes files that workers did not finish, and last wrote to before a time (seconds since the epoch)."""
-    for half in folder.glob("*.half-*"):
-        with contextlib.suppress(FileNotFoundError):
-            if half.stat().st_mtime < before:
-                half.unlink()
-
-
-def parse_shard(text: str) -> tuple[int, int]:
-    """Parses I/N: task I of N, from 0."""
-    task, tasks = map(int, text.split("/")) if re.fullmatch(r"[0-9]{1,9}/[0-9]{1,9}", text) else (1, 0)
-    if task >= tasks:
-        raise InputError(f"--shard {text}: must be I/N, for task I of N, numbered from 0: 0/8 is the first of 8 tasks")
-    return task, tasks
-
-
-def count_records(path: Path) -> int | None:
-    """Counts the records of a file; None if it is missing or incomplete."""
-    reader = ArrayRecordReader(str(path))
-    return reader.num_records() if reader.ok() else None
-
-
-def prepare(
-    source: Positional[str],
-    out: Positional[str],
-    tokenizer: str,
-    special_tokens: bool = False,
-    text_field: str = "text",
-    workers: int = os.cpu_count() or 1,
-    shard: str = "0/1",
-    loss_on: Annotated[Literal["assistant", "last", "all"], tyro.conf.arg(help="As --loss-on of train.")] | None = None,
-    on: Annotated[Literal["ray"] | None, tyro.conf.arg(help="ray: tasks of a CPU each, not --workers.")] = None,
-) -> None:
-    """Tokenises documents into a new folder, for --data of train. When started again, it resumes.
-
-    Args:
-        source: File, folder or pattern: text, JSONL, JSON, CSV, Parquet, Arrow, ArrayRecord; may be compressed.
-        out: Folder for the tokens.
-        tokenizer: Path of a tokenizer.json, or bytes; train needs the same one.
-        special_tokens: Whether <|im_end|> and the like in documents are tokens, not text; train needs the same.
-        text_field: Field or column that holds the text, in JSONL, JSON, CSV, Parquet and Arrow.
-        workers: Number of parallel processes.
-        shard: I/N does the share of task I of N, 0 to N - 1, of an array; what ends last completes the folder.
-    """
-    if loss_on is None:
-        loss_on = "assistant"
-    if "://" in out or workers < 1:
-        raise InputError(f"{out} --workers {workers}: must be a folder on a disk, and at least one worker")
-    task, tasks = parse_shard(shard)
-    folder, files = Path(out).expanduser().resolve(), find_files(source)
-    inside = source and Path(source).expanduser().resolve() in (folder, *folder.parents)
-    if inside or any(folder in file.resolve().parents for file in files):
-        raise InputError(f"{out}: must not be in {source}, nor that in it: give another folder")
-    stats = {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
-    rules = {"source": source, "text_field": text_field}
-    rules |= {"tokenizer": identity(load_tokenizer(tokenizer, special_tokens))}
-    if are_chats(open_files(files[:1], text_field)[0]):
-        rules |= {"chat": Chats(load_tokenizer(tokenizer, special_tokens), tokenizer, loss_on).rules()}
-    if any(map(is_pair, open_files(files[:1], text_field)[0][:1])):
-        rules |= {"pairs": True}
-    shards = plan_shards(files, [size for size, _ in stats.values()])
-    plan = {name_shard([(str(x), *stats[x]) for x in group], *part, rules): (group, *part) for group, *part in shards}
-    is_used = folder.exists() and not all(x.name.startswith("prepared.json") for x in folder.iterdir())
-    there = read_description(out)  # after that: another task may begin it right now
-    if not there and is_used:
-        raise InputError(f"{out}: already exists: give a new folder")
-    # an incomplete folder may resume after files were repaired
-    if there and (there | rules != there or (there["shards"] and there["shards"].keys() != plan.keys())):
-        raise InputError(f"{out}: was prepared from other files, or for another tokenizer: give a new folder")
-
-    def describe(shards: dict[str, int]) -> None:
-        half = folder / f"prepared.json.half-{secrets.token_hex(4)}"
-        half.write_text(json.dumps(rules | {"shards": shards}))
-        give_name(half, folder / "prepared.json")
-
-    def count(name: str) -> int | None:
-        """Counts the documents of a shard; None if it is missing or incomplete."""
-        number = count_records(folder / name)
-        return number if number == known.get(name, number) else None
-
-    def check_others() -> None:
-        """Raises InputError if other tasks see other files, or work for another tokenizer."""
-        others = {x.name for x in folder.glob("tokens-*") if ".half-" not in x.name} - plan.keys()
-        if tasks > 1 and others:
-            problem = f"{out}: {min(others)} is of files that have changed since, or that this task sees differently"
-            raise InputError(f"{problem}: start it without --shard once all tasks have ended, which goes on with it")
-
-    if not there:
-        folder.mkdir(parents=True, exist_ok=True)
-        describe({})
-    check_others()
-    abandoned = math.inf if tasks == 1 else time.time() - 3600  # other tasks may be writing theirs
-    remove_halves(folder, abandoned)
-    known = there["shards"] if there else {}
-    # files that lie together, for each task reads through the texts that it opens
-    counts = {name: count(name) for name in list(plan)[len(plan) * task // tasks : len(plan) * (task + 1) // tasks]}
-    todo = [name for name, number in counts.items() if number is None]
-    left_out, special = 0, collections.Counter[str]()
-    try:
-        if on == "ray":
-            pool = RayExecutor()
-        else:
-            spawn = multiprocessing.get_context("spawn")
-            pool = concurrent.futures.ProcessPoolExecutor(workers, spawn, end_with_parent)
-        with pool:
-            write = functools.partial(pool.submit, write_shard)
-            how = text_field, tokenizer, special_tokens
-            futures = {write(folder / name, *plan[name], *how): name for name in todo}
-            done = concurrent.futures.as_completed(futures)
-            try:
-                for future in rich.progress.track(done, "shards", len(counts), len(counts) - len(todo)):
-                    counts[futures[future]], nulls, names_found = future.result()
-                    left_out, special = left_out + nulls, special + names_found
-            finally:
-                for worker in multiprocessing.active_children() if None in counts.values() else ():
-                    worker.terminate()
-    except concurrent.futures.BrokenExecutor:
-        raise Stop(f"{out}: a worker was killed, for want of memory? Try fewer --workers") from None
-    except KeyboardInterrupt:
-        raise Stop(f"{out}: stopped: the same command goes on with it", ExitCode.PREEMPTED) from None
-    finally:
-        remove_halves(folder, abandoned)
-    if stats != {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}:  # workers reread it
-        raise InputError(f"{source}: has changed since this began: start again, which writes anew what has changed")
-    warn_of_special_tokens(source, f"{sum(counts.values()):,}", special)
-    if left_out:
-        print(f"{left_out:,} rows without a text (null) are left out")
-    if tasks > 1:
-        by_task = {name: count(name) for name in plan}
-        if None in by_task.values():
-            check_others()
-            missing = [(tasks * (i + 1) - 1) // len(plan) for i, name in enumerate(plan) if by_task[name] is None]
-            left = f"{out} still lacks files of {len({*missing})} tasks, such as task {missing[0]}"
-            print(f"task {task} of {tasks}: {len(counts)} files are complete; {left}")
-            return
-        counts = by_task
-    loaded = load_tokenizer(tokenizer, special_tokens)
-    tokens = open_prepared(str(folder), counts, token_type(loaded))
-    if not any(len(tokens[i]) > len(loaded.prefix) + 1 for i in range(len(tokens))):
-        raise InputError(f"{source}: none of its {len(tokens):,} documents has any text: give another source")
-    describe(counts)
-    remove_halves(folder)
-    for old in {*folder.glob("tokens-*")} - {folder / name for name in plan}:  # of files since repaired
-        old.unlink(missing_ok=True)
-    print(f"{sum(counts.values()):,} documents in {len(counts)} files: train with --data {out} --tokenizer {tokenizer}")
 
 
 @ending_with_messages()

@@ -8,76 +8,41 @@ line ends into documents of about TEXT_BYTES, so that one big text can be shuffl
 are left out.
 """
 
-import array
-import bz2
 import collections
 import contextlib
-import csv
 import functools
 import glob
-import gzip
-import hashlib
-import io
-import itertools
 import json
-import lzma
 import os
 import re
 import resource
-import shutil
 import sys
 import sysconfig
-import tempfile
-import threading
-import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any
 
 import grain
 import jax
 import numpy as np
+from array_record.python.array_record_module import ArrayRecordReader
 
+from .chats import PAIR, TOKEN_AND_WEIGHT, Chats
 from .cluster import on_all_processes
 from .config import Config
 from .errors import InputError
-
-CHAT_MARK = "\ufdd3"  # begins a document that is a chat, in front of its JSON: a noncharacter of Unicode
-
-
-@functools.cache  # once
-def warn_of_both(field: str) -> None:
-    problem = f"rows have {field} and messages, and the first counts: --text-field messages reads the chats"
-    print(f"warning: {problem}", file=sys.stderr)
-
-
-def chat_fields(fields: Collection[str], field: str, has_list: bool) -> list[str]:
-    """Returns which fields make a row a chat, [] if it is a text; in a row that is left out, the first is null.
-
-    A row is a chat if its field of the text is not there, or holds a list of messages, as `has_list` says.
-    """
-    if field in fields and not has_list:
-        if "messages" in fields:
-            warn_of_both(field)
-        return []
-    if not has_list and {"chosen", "rejected"} <= {*fields}:
-        names = ["chosen", "rejected", *(["prompt"] if "prompt" in fields else [])]
-    else:
-        names = [field] if has_list else ["messages"] if "messages" in fields else ["completion", "prompt"]
-    more = [name for name in ("tools", "chat_template_kwargs") if name in fields]
-    return names + more if {*names} <= {*fields} else []
-
-
-def text_or_chat(row: Any, field: str) -> Any:
-    """Returns the text of a row, or the fields of a chat; None if it is null."""
-    value = row.get(field) if isinstance(row, dict) else None
-    has_list = isinstance(value, list) and all(isinstance(message, dict) for message in value)
-    names = chat_fields(row, field, has_list) if isinstance(row, dict) else []
-    if not names:
-        return row[field]
-    chat = {"messages" if name == field else name: row[name] for name in names}
-    return None if row[names[0]] is None else chat
+from .formats import (
+    FORMATS,
+    INDEX_FOLDERS,
+    JSONL,
+    files_of_rows,
+    format_of,
+    index_path,
+    open_by_format,
+    open_file,
+    read_row_group,
+)
+from .tokenizer import AnyTokenizer
 
 
 def allow_open_files() -> None:
@@ -87,388 +52,16 @@ def allow_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-INDEX_FOLDERS: list[Path] = []  # the folder of indices while a run opens its files
-
-
-def index_path(path: Path, field: str) -> Path:
-    """Returns where the index of a file is kept, by the file's path, size and time."""
-    stat = path.stat()
-    key = repr((str(path.resolve()), stat.st_size, stat.st_mtime_ns, field))
-    return INDEX_FOLDERS[0] / f"{hashlib.blake2b(key.encode(), digest_size=8).hexdigest()}.npy"
-
-
-def write_index(path: Path, left_out: int, lines: np.ndarray) -> None:
-    """Writes the number of rows left out, and number, start and end of each line; int64 [1 + 3n]."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_name(f"{path.stem}.half-{os.getpid()}-{jax.process_index()}.npy")
-    np.save(half, np.concatenate([[left_out], lines]))
-    half.rename(path)
-
-
-def read_index(path: Path) -> np.ndarray:
-    """Maps an index into memory. Raises InputError if it is damaged."""
+def split_mixture(data: str) -> list[tuple[float, str]]:
+    """Returns the weight and path of each source in "0.7:A,0.3:B", or of a single path."""
+    parts = [part.partition(":") for part in re.split(r",(?=[^,:/]*:(?!//))", data)]
     try:
-        index = np.load(path, mmap_mode="r")
-    except (ValueError, EOFError) as error:
-        raise InputError(f"{path}: is damaged: {error}: remove it") from None
-    if index.ndim != 1 or index.dtype != np.int64 or index.size % 3 != 1:
-        raise InputError(f"{path}: is no index of lines: remove it")
-    return index
-
-
-def index_files(sources: Iterable[str], field: str) -> None:
-    """Makes this process's share of the indices that a run still lacks."""
-    texts = [source for source in sources if not (Path(source).expanduser() / "prepared.json").exists()]
-    files = [file for text in texts for file in find_files(text) if JSONL.search(file.name)]
-    for file in files[jax.process_index() :: jax.process_count()]:
-        if not index_path(file, field).exists():
-            with contextlib.suppress(InputError):  # raised by what reads the file, perhaps as prompts
-                open_by_format(file, field)
-
-
-@contextlib.contextmanager
-def keep_indices(config: Config, sources: list[str]) -> Iterator[None]:
-    """Keeps the indices of the files that are opened meanwhile beside the run, if it has a local directory."""
-    try:
-        if config.checkpoint_dir and "://" not in config.checkpoint_dir:
-            INDEX_FOLDERS.append(Path(config.checkpoint_dir).expanduser() / "index")
-            on_all_processes(lambda: index_files(sources, config.text_field))
-        yield
-    finally:
-        INDEX_FOLDERS.clear()
-
-
-JSONL = re.compile("(?i)[.](jsonl|ndjson)(-[0-9]+-of-[0-9]+)?$")  # of names of files; such as .jsonl-00000-of-00010
-TEXT_BYTES = 65_536  # about the longest document from a plain text file
-
-
-class Documents(NamedTuple):
-    """Reads the documents of one file by their number."""
-
-    count: int
-    read: Callable[[int], str]
-    left_out: int = 0  # rows whose text is null
-
-
-class OpenFile(io.FileIO):
-    __del__ = io.FileIO.close  # once it has left the cache and is unreferenced
-
-
-open_file = functools.lru_cache(maxsize=256)(OpenFile)
-
-
-class Content:
-    """Reads ranges of bytes and lines of one file."""
-
-    def __init__(self, path: Path):
-        self.path = path
-        self.unpacked = unpack(path)
-        self.size = self.opened().seek(0, io.SEEK_END)
-
-    def opened(self) -> OpenFile:
-        return self.unpacked or open_file(self.path)
-
-    def read(self, start: int, stop: int) -> bytes:
-        file = self.opened()  # as another thread may evict it from the cache
-        content = os.pread(file.fileno(), stop - start, start)
-        if len(content) < stop - start:
-            size = start + len(content)
-            raise InputError(f"{self.path}: has been cut to {size} bytes since the run began: start again")
-        return content
-
-    def lines(self) -> Iterator[bytes]:
-        with open(os.dup(self.opened().fileno()), "rb") as file:
-            file.seek(0)
-            yield from file
-
-
-def as_text(value: object, source: str, start: int = 0) -> str:
-    """Returns a document as a str, from a str or UTF-8 bytes; errors name its `source`, and the byte after `start`."""
-    try:
-        value = value.decode("utf-8-sig") if isinstance(value, bytes) else value
-    except UnicodeDecodeError as error:
-        raise InputError(f"{source}: byte {start + error.start} is not UTF-8: convert it, or leave it out") from None
-    if isinstance(value, dict) and value.keys() & ["messages", "completion", "chosen"]:
-        try:
-            value = CHAT_MARK + json.dumps(value | {"source": source}, ensure_ascii=False)
-        except (TypeError, ValueError, RecursionError) as cause:
-            raise InputError(f"{source}: is no chat: {cause}: fix it, or leave it out") from None
-    if not isinstance(value, str):
-        raise InputError(f"{source}: the text is {value!r}, not a string: fix it, or leave it out")
-    # half a surrogate pair, which JSON can hold and UTF-8 cannot, becomes U+FFFD
-    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def open_text(content: Content, field: str) -> Documents:
-    path, size = content.path, content.size
-    if b"\0" in content.read(0, min(size, 8192)):  # as git recognises binary files
-        raise InputError(f"{path}: neither text nor a file type that is known: unpack it, or choose: 'DIR/**/*.txt'")
-    count = -(-size // TEXT_BYTES)
-    bounds = {0, size}
-    for offset in (size * i // count for i in range(1, count)):
-        window = content.read(offset, min(size, offset + 4096))
-        characters = (i for i, byte in enumerate(window) if byte & 0xC0 != 0x80)  # starts of UTF-8 characters
-        bounds.add(offset + (window.find(b"\n") + 1 or next(characters, 0)))
-    pieces = list(itertools.pairwise(sorted(bounds)))
-    return Documents(len(pieces), lambda i: as_text(content.read(*pieces[i]), str(path), pieces[i][0]))
-
-
-def open_jsonl(content: Content, field: str) -> Documents:
-    """Reads the file once to find its lines; skips blank ones."""
-
-    def get(line: bytes, number: int) -> Any:
-        try:
-            return text_or_chat(json.loads(line), field)
-        except (ValueError, RecursionError, KeyError, TypeError) as error:  # no JSON, no field text, no object
-            problem = f"{content.path}:{number}: must be JSON with a field {field}: {type(error).__name__}: {error}"
-            raise InputError(f"{problem}: fix it, leave it out, or give another --text-field") from None
-
-    kept = index_path(content.path, field) if INDEX_FOLDERS else None
-    if kept and kept.exists():
-        index = read_index(kept)
-        lines, left_out = index[1:], int(index[0])
-    else:
-        lines, size, left_out = array.array("q"), 0, 0  # number, start and end of each line
-        for n, row in enumerate(content.lines(), 1):
-            begin, size = size, size + len(row)
-            if b"null" in row and get(row, n) is None:
-                left_out += 1
-            elif row.rstrip(b"\r\n"):
-                lines.extend((n, begin, size))
-        if kept:
-            with contextlib.suppress(OSError):  # the run says that its directory cannot be written
-                write_index(kept, left_out, np.asarray(lines))
-
-    def read(i: int) -> str:
-        number, start, end = lines[3 * i : 3 * i + 3]
-        return as_text(get(content.read(start, end), number), f"{content.path}:{number}")
-
-    return Documents(len(lines) // 3, read, left_out)
-
-
-def open_by_format(path: Path, field: str) -> Documents:
-    """Opens the documents of a file by its suffix: lines of JSONL, or text."""
-    content = Content(path)
-    open_format = FORMATS.get(format_of(path), open_text)
-    if content.unpacked and open_format in (open_parquet, open_arrow, open_array_record):
-        raise InputError(f"{path}: unpack it: it would be read in no order")
-    return open_format(content, field)
-
-
-def chat_columns(schema: Any, field: str) -> list[str]:
-    """Returns the columns that make the rows of a schema of Arrow chats; [] if they are texts."""
-    kind = str(schema.field(field).type) if field in schema.names else ""
-    has_list = kind.startswith(("list<", "large_list<")) and ": struct<" in kind
-    return chat_fields(schema.names, field, has_list)
-
-
-def as_chats(table: Any, names: list[str], field: str) -> Any:
-    """Returns a column of chats, null where the first of these columns is."""
-    pyarrow = import_pyarrow("a chat")
-    table = table.select(names).rename_columns(["messages" if name == field else name for name in names])
-    chats = [
-        pyarrow.StructArray.from_arrays(batch.columns, names=table.column_names, mask=batch.column(0).is_null())
-        for batch in table.to_batches()
-    ]
-    return pyarrow.chunked_array(chats, type=pyarrow.struct(list(table.schema)))
-
-
-def import_pyarrow(path: Path) -> ModuleType:
-    try:
-        import pyarrow.ipc
-        import pyarrow.parquet  # not needed for the other formats
-
-        return pyarrow
-    except ImportError:
-        raise InputError(f"{path}: needs pyarrow: pip install pyarrow") from None
-
-
-def open_zst(path: Path) -> BinaryIO:
-    return import_pyarrow(path).input_stream(str(path), compression="zstd")
-
-
-COMPRESSED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zst": open_zst}
-
-
-def unpack(path: Path) -> OpenFile | None:
-    """Unpacks a compressed file to an unnamed temporary file; returns None for any other."""
-    open_compressed = COMPRESSED.get(path.suffix.lower())
-    if open_compressed is None:
-        return None
-    try:
-        with open_compressed(path) as file, tempfile.TemporaryFile() as to:
-            shutil.copyfileobj(file, to, 2**20)
-            to.flush()
-            return OpenFile(os.dup(to.fileno()))
-    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-        if isinstance(error, OSError) and error.errno:  # such as no room in the temporary folder
-            raise
-        raise InputError(f"{path}: cannot be unpacked: {error}: fetch it again, or leave it out") from None
-
-
-def open_json(content: Content, field: str) -> Documents:
-    """Reads a list of objects or strings, which stays in memory; reads anything else as JSONL."""
-    if not content.read(0, min(content.size, 4096)).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
-        return open_jsonl(content, field)
-    try:
-        content_rows = json.loads(content.read(0, content.size))
-        rows = [row if isinstance(row, str) else text_or_chat(row, field) for row in content_rows]
-    except (ValueError, RecursionError, KeyError, TypeError) as error:
-        problem = f"{content.path}: must be a list of objects with a field {field}: {type(error).__name__}: {error}"
-        raise InputError(f"{problem}: fix it, leave it out, or give another --text-field") from None
-    texts = [row for row in rows if row is not None]
-    return Documents(len(texts), lambda i: as_text(texts[i], f"{content.path}: text {i}"), len(rows) - len(texts))
-
-
-def check_column(names: list[str], field: str) -> None:
-    if (count := names.count(field)) != 1:
-        raise ValueError(f"it has {count or 'no'} columns of that name")
-
-
-def open_csv(content: Content, field: str, delimiter: str = ",") -> Documents:
-    """Reads the file once to find its rows; the first one names the columns."""
-    csv.field_size_limit(2**31 - 1)
-    end = 0
-
-    def lines() -> Iterator[str]:
-        nonlocal end
-        for line in content.lines():
-            text = line.decode() if end else line.decode("utf-8-sig")
-            end += len(line)
-            yield text
-
-    rows = csv.reader(lines(), delimiter=delimiter, strict=True)
-    bounds, left_out = array.array("q"), 0
-    try:
-        names = next(rows, [])
-        check_column(names, field)
-        column, start = names.index(field), end
-        for row in rows:
-            if row and len(row) != len(names):
-                raise ValueError(f"{len(row)} cells, and the first line has {len(names)}")
-            if row and row[column]:
-                bounds.extend((start, end))
-            start, left_out = end, left_out + bool(row and not row[column])
-    except (ValueError, csv.Error) as error:  # no such column, no UTF-8
-        problem = f"{content.path}:{rows.line_num}: must be CSV with a column {field}: {error}"
-        raise InputError(f"{problem}: fix it, leave it out, or give another --text-field") from None
-
-    def read(i: int) -> str:
-        row = content.read(*bounds[2 * i : 2 * i + 2]).decode()
-        return as_text(next(csv.reader(io.StringIO(row, newline=""), delimiter=delimiter))[column], str(content.path))
-
-    return Documents(len(bounds) // 2, read, left_out)
-
-
-@functools.lru_cache(maxsize=16)
-def read_row_group(path: Path, group: int, field: str) -> Sequence:
-    """Returns the texts of a row group of Parquet; the last few groups stay in memory."""
-    with import_pyarrow(path).parquet.ParquetFile(path) as file:
-        if names := chat_columns(file.schema_arrow, field):
-            texts = as_chats(file.read_row_group(group, columns=names), names, field).drop_null()
-        else:
-            texts = file.read_row_group(group, columns=[field])[field].drop_null()
-        return texts
-
-
-READING = threading.Lock()  # keeps threads from reading a row group several times
-
-
-def open_parquet(content: Content, field: str) -> Documents:
-    path, pyarrow = content.path, import_pyarrow(content.path)
-    try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            if not chat_columns(file.schema_arrow, field):
-                check_column(file.schema_arrow.names, field)
-            groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
-        counts = []
-        for number, group in enumerate(groups):
-            columns = (group.column(i) for i in range(group.num_columns))
-            known = next((x.statistics for x in columns if x.path_in_schema == field), None)
-            is_known = known is not None and known.has_null_count
-            counts.append(group.num_rows - known.null_count if is_known else len(read_row_group(path, number, field)))
-    except (pyarrow.ArrowException, ValueError, OSError) as error:
-        problem = f"{path}: must be Parquet with a column {field}: {error}"
-        raise InputError(f"{problem}: fix it, leave it out, or give another --text-field") from None
-    ends = np.cumsum(counts)
-
-    def read(i: int) -> str:
-        group = int(np.searchsorted(ends, i, "right"))
-        try:
-            with READING:
-                rows = read_row_group(path, group, field)
-            return as_text(rows[i - ends[group]].as_py(), f"{path}: row {i}")
-        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-            if isinstance(error, OSError) and error.errno:
-                raise
-            raise InputError(f"{path}: row {i}: {error}: fetch the file again, or leave it out") from None
-
-    return Documents(sum(counts), read, sum(group.num_rows for group in groups) - sum(counts))
-
-
-def open_arrow(content: Content, field: str) -> Documents:
-    """Maps a file or stream of record batches into memory, as `save_to_disk` of datasets writes."""
-    path, pyarrow = content.path, import_pyarrow(content.path)
-    try:
-        is_file = content.read(0, min(content.size, 6)) == b"ARROW1"
-        open_batches = pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream
-        table = open_batches(pyarrow.memory_map(str(path))).read_all()
-        if names := chat_columns(table.schema, field):
-            column = as_chats(table, names, field)
-        else:
-            check_column(table.column_names, field)
-            column = table.column(field)
-        column.validate(full=True)  # bad offsets in a damaged file would end the process
-    except (pyarrow.ArrowException, ValueError, OSError) as error:
-        problem = f"{path}: must be Arrow with a column {field}: {error}"
-        raise InputError(f"{problem}: fix it, leave it out, or give another --text-field") from None
-    rows = np.flatnonzero(column.is_valid()) if column.null_count else range(len(column))
-    return Documents(len(rows), lambda i: as_text(column[int(rows[i])].as_py(), f"{path}: row {i}"), column.null_count)
-
-
-def open_array_record(content: Content, field: str) -> Documents:
-    path = content.path
-    try:
-        records = grain.sources.ArrayRecordDataSource(str(path))
-    except RuntimeError as error:
-        raise InputError(f"{path}: must be an ArrayRecord file: {error}") from None
-    return Documents(len(records), lambda i: as_text(records[i], f"{path}: record {i}"))
-
-
-def files_of_rows(files: list[Path]) -> list[Path]:
-    """Drops files that `save_to_disk` of datasets writes beside the rows, and leftovers of other datasets."""
-    abouts, rows = [], {}  # folder -> names of its files
-    for file in (file for file in files if file.name in ("dataset_dict.json", "state.json")):
-        try:
-            description = json.loads(file.read_text())
-            if splits := description.get("splits"):
-                abouts.append(file)
-                if len(splits) > 1:
-                    problem = f"has the splits {', '.join(splits)}"
-                    raise InputError(f"data {file.parent}: {problem}: give the folder of one of them")
-            if parts := description.get("_data_files"):
-                rows[file.parent] = {part["filename"] for part in parts}
-        except (ValueError, TypeError, KeyError, AttributeError):
-            continue  # another program's: read like any other file
-    return [file for file in files if file not in abouts and file.name in rows.get(file.parent, {file.name})]
-
-
-FORMATS = {
-    ".jsonl": open_jsonl,
-    ".ndjson": open_jsonl,
-    ".json": open_json,
-    ".csv": open_csv,
-    ".tsv": functools.partial(open_csv, delimiter="\t"),
-    ".parquet": open_parquet,
-    ".arrow": open_arrow,
-    ".array_record": open_array_record,
-}
-
-
-def format_of(path: Path) -> str:
-    """Returns the suffix of a format, without the number of a shard and compression: "" if there is none."""
-    name = re.sub("([.-][0-9]+(-of-[0-9]+)?|[.](gz|bz2|xz|zst))*$", "", path.name.lower())
-    return max((suffix for suffix in FORMATS if name.endswith(suffix)), default="").replace("ndjson", "jsonl")
+        weighted = [(float(weight), path) for weight, _, path in parts]
+    except ValueError:  # a path
+        return [(1.0, data)]
+    if not all(1e-6 <= weight <= 1e6 and path for weight, path in weighted):
+        raise InputError(f"data {data}: must be WEIGHT:PATH,WEIGHT:PATH, weights from 0.000001 to 1,000,000")
+    return weighted
 
 
 NO_DATA = re.compile("(?i)(readme|licen[cs]e|copying|notice)([-_][^.]*)?([.](md|rst|txt))?|.*(~|[.](swp|tmp|bak|part))")
@@ -536,5 +129,119 @@ def open_documents(data: str, field: str = "text") -> tuple[grain.MapDataset, li
     return documents, counts
 
 
-def is_pair(document: str) -> bool:
-    return document.startswith(f'{CHAT_MARK}{{"chosen"')  # the first field of its JSON
+def identity(tokenizer: AnyTokenizer) -> dict[str, Any]:
+    return {name: getattr(tokenizer, name) for name in ("digest", "vocab_size", "eos", "parses_special", "prefix")}
+
+
+def fingerprint(data: str) -> list[Any]:
+    """Returns names and sizes of the files of each source, which stay the same when it is moved."""
+    paths = [path for _, path in split_mixture(data)]
+    return [read_description(x) or [[file.name, file.stat().st_size] for file in find_files(x)] for x in paths]
+
+
+def token_type(tokenizer: AnyTokenizer) -> str:
+    return "<u2" if tokenizer.vocab_size <= 2**16 else "<u4"
+
+
+def read_description(data: str) -> dict[str, Any] | None:
+    """Reads prepared.json: source, tokenizer and, once complete, documents by file. None if there is none."""
+    path = Path(os.path.expanduser(data)) / "prepared.json"
+    if not path.is_file():
+        return None
+    try:
+        description = json.loads(path.read_text())
+        return description | {"shards": {name: int(count) for name, count in description["shards"].items()}}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: is damaged: {error!r}: prepare the data again, in a new folder") from None
+
+
+@functools.cache  # training and evaluation share it
+def open_shard(path: Path, count: int) -> ArrayRecordReader:
+    reader = ArrayRecordReader(str(path), "readahead_buffer_size:0,max_parallelism:0")
+    if not reader.ok() or reader.num_records() != count:
+        raise InputError(f"{path}: is damaged: remove it, and start `data prepare` again, which writes it anew")
+    return reader
+
+
+def open_prepared(data: str, shards: dict[str, int], dtype: str) -> grain.MapDataset:
+    """Returns the tokens of each document, int32 [n]; opens a file when it is first read."""
+    described = read_description(data) or {}
+    folder = Path(os.path.expanduser(data))
+    missing = sorted(shards.keys() - set(os.listdir(folder)))
+    if missing or not shards:
+        problem = f"{missing[0]} is missing" if missing else "it is not whole"
+        raise InputError(f"data {data}: {problem}: start `data prepare` again, which goes on with it")
+    allow_open_files()  # all of these stay open
+    names, counts = list(shards), list(shards.values())
+    ends = np.cumsum(counts)
+
+    def read(i: int) -> np.ndarray:
+        number = int(np.searchsorted(ends, i, "right"))
+        at = int(i - ends[number]) + counts[number]
+        reader = open_shard(folder / names[number], counts[number])
+        try:
+            # a range: Grain's source asks for a list of one, which is slower the more records a file has
+            (record,) = reader.read(at, at + 1)
+        except RuntimeError as error:
+            problem = f"{folder / names[number]}: {error}: remove it, and start `data prepare` again"
+            raise InputError(problem) if "Corrupted" in str(error) else OSError(problem) from None
+        if "chat" in described:
+            if "pairs" in described:
+                tokens = np.frombuffer(record, [("token", dtype), *PAIR.descr[1:]]).astype(PAIR)
+            else:
+                tokens = np.frombuffer(record, [("token", dtype), ("weight", "<f2")]).astype(TOKEN_AND_WEIGHT)
+        else:
+            tokens = np.frombuffer(record, dtype).astype(np.int32)
+        return tokens
+
+    return grain.MapDataset.range(ends[-1]).map(read)
+
+
+def open_tokens(data: str, tokenizer: AnyTokenizer, chats: Chats | None = None) -> grain.MapDataset | None:
+    """Returns the tokens of each document of prepared data, None for other data."""
+    description = read_description(data)
+    if not description:
+        return None
+    if description.get("tokenizer") != identity(tokenizer):
+        problem = f"its tokenizer is {description.get('tokenizer')}, and --tokenizer is {identity(tokenizer)}"
+        raise InputError(f"data {data}: {problem}: give the first, or prepare the data with the second")
+    if chats and "chat" in description and description["chat"] != chats.rules():
+        difference = f"its chats are as {description['chat']} makes them, and the settings ask for {chats.rules()}"
+        raise InputError(f"data {data}: {difference}: give the first, or prepare the data with the second")
+    return open_prepared(data, description["shards"], token_type(tokenizer))
+
+
+def special_texts(tokenizer: AnyTokenizer) -> re.Pattern[str]:
+    """Returns a pattern of the special tokens that stay text in documents."""
+    names = () if tokenizer.parses_special or tokenizer.digest == "bytes" else tokenizer.special.values()
+    return re.compile("|".join(map(re.escape, names)) or "(?!)")
+
+
+def warn_of_special_tokens(data: str, which: str, special: collections.Counter[str]) -> None:
+    """Warns of documents that hold the text of special tokens, which was likely meant as tokens."""
+    if special:
+        most = ", ".join(f"{name} in {count}" for name, count in special.most_common(3))
+        problem = f"of {which} documents: {most}; there they are text: --special-tokens makes them tokens"
+        print(f"warning: data {data}: special tokens in documents: {problem}", file=sys.stderr)
+
+
+def index_files(sources: Iterable[str], field: str) -> None:
+    """Makes this process's share of the indices that a run still lacks."""
+    texts = [source for source in sources if not (Path(source).expanduser() / "prepared.json").exists()]
+    files = [file for text in texts for file in find_files(text) if JSONL.search(file.name)]
+    for file in files[jax.process_index() :: jax.process_count()]:
+        if not index_path(file, field).exists():
+            with contextlib.suppress(InputError):  # raised by what reads the file, perhaps as prompts
+                open_by_format(file, field)
+
+
+@contextlib.contextmanager
+def keep_indices(config: Config, sources: list[str]) -> Iterator[None]:
+    """Keeps the indices of the files that are opened meanwhile beside the run, if it has a local directory."""
+    try:
+        if config.checkpoint_dir and "://" not in config.checkpoint_dir:
+            INDEX_FOLDERS.append(Path(config.checkpoint_dir).expanduser() / "index")
+            on_all_processes(lambda: index_files(sources, config.text_field))
+        yield
+    finally:
+        INDEX_FOLDERS.clear()

@@ -16,7 +16,9 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .engine import Device, Engine, QueueFull, Request, RequestError, StepShapes, computing, run, write
+from .device import Device, StepShapes, computing, run, write
+from .engine import Engine
+from .request import QueueFull, Request, RequestError
 from .serve_processes import any_gone
 from .settings import SamplingParams
 

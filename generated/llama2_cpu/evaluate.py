@@ -33,8 +33,8 @@ def evaluate(
     from .checkpoints import load_checkpoint
     from .data import abstract_batch, evaluation_batches
     from .parallel import make_mesh
+    from .step import loss
     from .tokenizer import has_text, load_tokenizer, token_bytes
-    from .trainer import loss
 
     mesh = make_mesh(1, -1, 1)
     saved, model = load_checkpoint(checkpoint_dir, mesh)

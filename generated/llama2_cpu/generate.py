@@ -39,8 +39,8 @@ def main() -> None:
     # after help and refusals, as they import JAX
     from .adapters import load_adapters
     from .cluster import join_job, require_equal
-    from .documents import as_text
     from .engine import Engine
+    from .formats import as_text
     from .text import Detokenizer, default_sampling, load_ends, load_generation
     from .tokenizer import tokenizer_to_serve
     from .weights import load_to_serve

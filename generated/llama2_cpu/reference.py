@@ -59,10 +59,11 @@ def write_reference(
 
     from .chats import PAIR
     from .checkpoints import load_checkpoint
-    from .data import abstract_batch, evaluation_batches, read_description, token_type
+    from .data import abstract_batch, evaluation_batches
+    from .documents import read_description, token_type
     from .parallel import make_mesh
+    from .step import target_log_likelihoods
     from .tokenizer import load_tokenizer
-    from .trainer import target_log_likelihoods
 
     folder, description = Path(out).expanduser(), read_description(data)
     if not description or "pairs" not in description:

@@ -19,20 +19,20 @@ from jax import Array
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from .chat_template import TemplateError
-from .chats import WithTemplate, read_messages, without_nulls
 from .cluster import on_all_processes
 from .config import Config
-from .data import Batches, fingerprint, identity
-from .documents import find_files
-from .engine import Engine, Request
+from .data import Batches
+from .documents import fingerprint, identity
+from .engine import Engine
 from .errors import InputError
 from .model import Decoder
+from .prompts import Prompt, most_tokens, read_prompts
+from .request import Request
 from .rewards import Rewards
 from .settings import EngineSettings, SamplingParams
 from .teacher import teacher_advantages
 from .text import load_ends
-from .tokenizer import AnyTokenizer, load_tokenizer
+from .tokenizer import load_tokenizer
 from .turns import Environment
 
 
@@ -105,61 +105,6 @@ def evaluate_rows(evaluate: Callable, rows: list[int]) -> Callable:
         return jax.tree.map(lambda x: multihost_utils.process_allgather(np.float64(x)).sum(), sums)
 
     return evaluate_all
-
-
-@dataclasses.dataclass
-class Prompt:
-    """A row of the data."""
-
-    source: str  # FILE:LINE
-    prompt: Any  # text or messages
-    fields: dict[str, Any]  # all others
-    tokens: list[int]
-
-
-def most_tokens(config: Config) -> int:
-    """Returns how many tokens a prompt and its completion may have; the last one is only a target."""
-    return min(config.sequence_length + 1, config.context_length)
-
-
-def read_prompts(config: Config, tokenizer: AnyTokenizer, flag: str) -> list[Prompt]:
-    """Reads the JSONL files of --data or --eval-data, and tells how many prompts are too long. Refuses other rows."""
-    data = config.data if flag == "--data" else config.eval_data
-    chats, prompts, too_long = WithTemplate(tokenizer, config.tokenizer), list[Prompt](), 0
-    for path in find_files(data):
-        for number, line in enumerate(path.read_bytes().splitlines(), 1):
-            try:
-                row = json.loads(line) if line.strip() else None
-                if row is None:
-                    continue
-                prompt = without_nulls(row.pop("prompt", None)) if isinstance(row, dict) else None
-                if isinstance(prompt, str):
-                    tokens = tokenizer.encode_prompt(prompt)
-                elif prompt and isinstance(prompt, list):
-                    messages, _ = read_messages(prompt, "prompt", f"{path}:{number}")
-                    if messages[-1]["role"] == "assistant":
-                        raise ValueError("its last message is the assistant's, who is to answer")
-                    tools, names = chats.options(without_nulls(row))
-                    tokens = chats.template.encode(messages, tools or None, names=names)
-                else:
-                    raise ValueError("it has none" if prompt is None else f"prompt is {json.dumps(prompt)[:80]}")
-                if not tokens:
-                    raise ValueError("prompt is empty")
-            except (AttributeError, LookupError, TypeError, ValueError, RecursionError, TemplateError) as error:
-                what = str(error) if isinstance(error, ValueError) else repr(error)
-                problem = f"must be an object of JSON whose prompt is a text or messages: {what}"
-                raise InputError(f"{path}:{number}: {problem}: fix it, or leave it out") from None
-            if len(tokens) + config.completion_tokens <= most_tokens(config):
-                prompts.append(Prompt(f"{path}:{number}", prompt, row, tokens))
-            else:
-                too_long += 1
-    room = f"--completion-tokens {config.completion_tokens} in --sequence-length {config.sequence_length}"
-    if too_long:
-        print(f"{flag} {data}: {too_long:,} prompts are too long for {room}, and left out")
-    if not prompts:
-        problem = f"no prompt is short enough for {room}: change these" if too_long else "is empty: give prompts"
-        raise InputError(f"{flag} {data}: {problem}")
-    return prompts
 
 
 @dataclasses.dataclass

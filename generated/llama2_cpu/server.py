@@ -6,223 +6,46 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import functools
-import hmac
-import ipaddress
 import os
-import re
 import resource
 import socket
 import sys
 import time
-import traceback
-import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import jax
 import msgspec
 import uvicorn
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import generate_latest
 from starlette import requests
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .adapters import adapter_directories, load_adapters
 from .chat_template import load_chat_template
+from .choices import Choice, Piece, StopString
+from .clients import STATUSES, HTTPProtocol, as_json, as_refusal, bearer_key, gate, refuse
 from .cluster import join_job, require_equal
-from .engine import Engine, QueueFull, RequestError, fold_seed, replace_weights
-from .engine_thread import AnswerTimeout, EngineFailed, EngineThread, Job, Prompts
+from .engine import Engine
+from .engine_thread import EngineThread, Job, Prompts
 from .errors import ExitCode, InputError
-from .model import Decoder
-from .openai import Chat, Choice, Completion, Piece, Refusal, StopString, read_fields, scored, too_long
+from .metrics import ServeMetrics
+from .openai import Chat, Completion, Refusal, read_fields, scored, too_long
+from .reload import load
+from .request import RequestError
+from .sampling import fold_seed
 from .serve import ServeSettings
 from .serve_processes import any_gone
 from .text import default_sampling, load_ends, load_generation
 from .tokenizer import AnyTokenizer, FileTokenizer, tokenizer_to_serve
 from .tool_parser import BEGIN, ToolCalls
 from .weights import load_to_serve
-
-
-class ServeMetrics:
-    """Counts of requests and tokens, latencies, and the state of the engine at the time of a scrape."""
-
-    def __init__(self, engine: Engine):
-        self.engine, self.registry = engine, CollectorRegistry()
-        self.registry.register(self)
-        more = {"registry": self.registry}
-        self.answers = Counter("serve_answers", "HTTP responses, by status", ["status"], **more)
-        self.finished = Counter("serve_requests", "Choices, by finish reason", ["finish"], **more)
-        self.prompt_tokens = Counter("serve_prompt_tokens", "Prompt tokens", **more)
-        self.tokens = Counter("serve_tokens", "Generated tokens", **more)
-        waits = [0.005 * 2**i for i in range(14)]  # 5 ms to 41 s
-        self.first = Histogram("serve_time_to_first_token_seconds", "Time to first token", buckets=waits, **more)
-        waits = [0.001 * 2**i for i in range(12)]  # 1 ms to 2 s
-        self.each = Histogram("serve_time_per_output_token_seconds", "Time per output token", buckets=waits, **more)
-
-    def collect(self) -> Iterator[Metric]:
-        engine = self.engine
-        yield GaugeMetricFamily("serve_queued", "Waiting requests", len(engine.queued))
-        yield GaugeMetricFamily("serve_running", "Running requests", len(engine.running))
-        yield GaugeMetricFamily("serve_kv_cache_pages", "Pages of the KV cache", engine.pages)
-        yield GaugeMetricFamily("serve_kv_cache_pages_used", "Pages in use", engine.pages_used)
-        yield CounterMetricFamily("serve_prefix_queries", "Prompt tokens looked up in the cache", engine.prefix_queries)
-        yield CounterMetricFamily("serve_prefix_hits", "Prompt tokens found in the cache", engine.prefix_hits)
-
-
-LEFT_UNREAD = 2**20  # bytes of a body that are discarded after the answer
-
-
-class HTTPProtocol(H11Protocol):
-    """A connection of uvicorn that times out, after its keep-alive time, on slow request heads and slow readers too.
-
-    Discards the rest of a body after the answer, up to a limit: closing at once could lose the answer. Beyond the limit
-    it aborts, as closing would wait for the client to read.
-    """
-
-    late = 0  # bytes since the last answer ended
-
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        super().connection_made(transport)
-        self.stalled = self.head = self.loop.call_later(self.timeout_keep_alive, transport.abort)
-
-    def data_received(self, data: bytes) -> None:
-        self.late += len(data)
-        if self.cycle and self.cycle.response_complete and self.late > LEFT_UNREAD:
-            self.transport.abort()
-            return
-        super().data_received(data)
-        if self.cycle and not self.cycle.response_complete:  # the head is complete
-            self.head.cancel()
-
-    def on_response_complete(self) -> None:
-        self.late = 0
-        self.head.cancel()
-        # uvicorn closes an idle connection after half of this time
-        self.head = self.loop.call_later(2 * self.timeout_keep_alive, self.transport.abort)
-        super().on_response_complete()
-        if not self.cycle.response_complete:  # a pipelined request
-            self.head.cancel()
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self.stalled = self.loop.call_later(self.timeout_keep_alive, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self.stalled.cancel()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.head.cancel()
-        self.stalled.cancel()
-        super().connection_lost(error)
-
-
-def as_json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(content), status, headers, "application/json")
-
-
-STATUSES = {QueueFull: 429, EngineFailed: 500, AnswerTimeout: 504}  # of the engine's errors
-
-
-def as_refusal(error: Exception) -> Refusal:
-    """Returns the refusal that tells a client of any error; prints those that are the server's own."""
-    if isinstance(error, HTTPException):
-        return Refusal(error.status_code, error.detail)
-    if isinstance(error, Refusal):
-        return error
-    if isinstance(error, RequestError):
-        return Refusal(400, str(error), error.field)
-    if type(error) in STATUSES:
-        return Refusal(STATUSES[type(error)], str(error))
-    traceback.print_exception(error)
-    return Refusal(500, "internal server error: see the server's log")
-
-
-async def refuse(http: requests.Request, error: Exception) -> Response:
-    """Formats any error as OpenAI does."""
-    refusal = as_refusal(error)
-    http.scope["state"]["refused"] = str(refusal)  # for the log
-    return as_json(refusal.content, refusal.status, {"Retry-After": "1"} if refusal.status in (429, 503) else None)
-
-
-def hostname(netloc: str) -> str:
-    """Returns the host of HOST, HOST:PORT or [ADDRESS]:PORT; "" if invalid."""
-    with contextlib.suppress(ValueError):
-        return "" if "@" in netloc else urlsplit(f"//{netloc}").hostname or ""
-    return ""
-
-
-def gate(app: ASGIApp, hosts: set[str], origins: set[str], answers: Counter) -> ASGIApp:
-    """Wraps the application: checks hosts and origins, gives each request an id, logs and counts answers."""
-
-    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        headers, begun, status = Headers(scope=scope), time.monotonic(), 499  # 499: the client disconnected
-        sent_id = headers.get("x-request-id", "")
-        name = sent_id if re.fullmatch(r"[\w.-]{1,64}", sent_id, re.ASCII) else uuid.uuid4().hex
-        scope["state"] = {"id": name}
-        # where a request ends is uncertain (RFC 9112, 6.1): the connection is closed
-        is_ambiguous = "transfer-encoding" in headers and (
-            scope["http_version"] == "1.0" or "content-length" in headers
-        )
-
-        async def send_named(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                more = [(b"x-request-id", name.encode()), *([(b"connection", b"close")] if is_ambiguous else [])]
-                message = {**message, "headers": [*message["headers"], *more]}
-            await send(message)
-
-        try:
-            if is_ambiguous:
-                raise Refusal(400, "Transfer-Encoding comes with Content-Length or in HTTP/1.0: leave it out")
-            check_origin(headers, hosts, origins)
-            await app(scope, receive, send_named)
-        except Exception as error:
-            response = await refuse(requests.Request(scope), error)
-            if status == 499:  # no answer has begun
-                await response(scope, receive, send_named)
-        finally:
-            answers.labels(status).inc()
-            path = scope["raw_path"].decode("latin-1")
-            if status >= 400 or path.startswith("/v1/"):
-                now, client = time.strftime("%Y-%m-%dT%H:%M:%S"), (scope["client"] or ("-",))[0]
-                why = f" {scope['state']['refused'][:200]!r}" if "refused" in scope["state"] else ""
-                took = f"{time.monotonic() - begun:.3f} s"
-                print(f"{now} {status} {scope['method']} {path[:200]} {client} {name} {took}{why}", file=sys.stderr)
-
-    return guarded
-
-
-def check_origin(headers: Headers, hosts: set[str], origins: set[str]) -> None:
-    """Refuses requests of foreign web pages.
-
-    Against DNS rebinding, by which a page could read answers under a name of its own, only known names and IP addresses
-    are allowed as hosts. Under these, a page's requests carry its origin. A probe may leave the host out in HTTP/1.0; a
-    browser does not.
-    """
-    host, origin = hostname(headers.get("host", "")), headers.get("origin")
-    if not ("*" in hosts or "host" not in headers or host in hosts or is_address(host)):
-        raise Refusal(403, f"host {host!r} is not allowed: use another, or start the server with --allow-host NAME")
-    same = origin and origin.partition("//")[2] == headers.get("host")
-    if origin and not (same or "*" in origins or origin in origins):
-        raise Refusal(403, f"origin {origin!r} is not allowed: start the server with --allow-origin {origin}")
-
-
-def is_address(host: str) -> bool:
-    with contextlib.suppress(ValueError):
-        return bool(ipaddress.ip_address(host))
-    return False
 
 
 class Answer:
@@ -333,6 +156,9 @@ class Answer:
         return usage | {"prompt_tokens_details": cached}
 
 
+ANSWERED = {"/v1/completions": Completion, "/v1/chat/completions": Chat}
+
+
 class Server:
     """Routes HTTP requests to the engine."""
 
@@ -358,8 +184,9 @@ class Server:
             Route("/metrics", self.numbers),
             Route("/", self.page),
         ]
-        self.loading = asyncio.Lock()
-        routes.append(Route("/v1/load", functools.partial(load, self), methods=["POST"]))
+        routes.append(
+            Route("/v1/load", functools.partial(load, self.engine, self.settings, asyncio.Lock()), methods=["POST"])
+        )
         hosts, origins = (
             {x.lower() for x in ("localhost", socket.gethostname(), settings.host, *settings.allow_host)},
             settings.allow_origin,
@@ -496,57 +323,6 @@ class Server:
         limits.timeout_graceful_shutdown = max(1, int(until - time.monotonic()))  # for clients to read the rest
         http.should_exit = True
         await serving
-
-
-def load_weights(server: Server, problem: concurrent.futures.Future[str]) -> None:
-    """Replaces the weights by those that are there now. The result is what is wrong with these, or nothing.
-
-    It is no error, as the traceback of one would hold the memory of weights.
-    """
-
-    def replace(models: list[Decoder]) -> None:  # in the engine's thread
-        try:
-            replace_weights(server.engine.engine, models.pop(), server.settings.recompute)
-            problem.set_result("")
-        except InputError as error:
-            problem.set_result(str(error))
-
-    try:
-        _, *models, _ = load_to_serve(server.settings)
-        server.engine.calls.put(lambda: replace(models))
-    except (InputError, OSError, MemoryError, jax.errors.JaxRuntimeError) as error:
-        problem.set_result(str(error).partition("\n")[0])
-
-
-async def load(server: Server, http: requests.Request) -> Response:
-    """Answers POST /v1/load once the newest checkpoint of --checkpoint-dir, or --hf, has replaced the weights."""
-    settings, start = server.settings, time.perf_counter()
-    key = settings.load_key or os.environ.get("SERVE_LOAD_KEY", "")
-    if not (key and bearer_key(http, (key,))):
-        problem = "to load weights takes --load-key or SERVE_LOAD_KEY of the server: send Authorization: Bearer KEY"
-        raise Refusal(401, problem, code="invalid_api_key")
-    if server.loading.locked() or not server.engine.ready.is_set():
-        raise Refusal(503, "the server is compiling, or loads weights already: try again")
-    if jax.process_count() > 1:
-        raise Refusal(501, "a server of several processes cannot load weights: start it anew")
-    async with server.loading:
-        problem = concurrent.futures.Future[str]()
-        await asyncio.to_thread(load_weights, server, problem)
-        if why := await asyncio.wrap_future(problem):
-            raise Refusal(409, f"the weights stay as they were: {why}")
-    seconds = round(time.perf_counter() - start, 1)
-    print(f"read the weights anew in {seconds} s", flush=True)
-    return as_json({"seconds": seconds})
-
-
-ANSWERED = {"/v1/completions": Completion, "/v1/chat/completions": Chat}
-
-
-def bearer_key(http: requests.Request, keys: tuple[str, ...]) -> str:
-    """Returns which of these keys a request sends; "" if none."""
-    scheme, _, sent = http.headers.get("authorization", "").partition(" ")
-    is_key = [hmac.compare_digest(sent.strip().encode("latin-1"), key.encode()) for key in keys]
-    return keys[is_key.index(True)] if any(is_key) and scheme.lower() == "bearer" else ""
 
 
 def load_engine(settings: ServeSettings) -> tuple[Engine, AnyTokenizer]:

@@ -11,9 +11,10 @@ from jax.sharding import Mesh
 
 from .chat_template import ChatTemplate, TemplateError
 from .config import Config
-from .engine import Engine, Request
+from .engine import Engine
 from .errors import InputError
 from .model import Decoder
+from .request import Request
 from .settings import EngineSettings, SamplingParams
 from .text import load_ends
 from .tokenizer import AnyTokenizer, ByteTokenizer, load_tokenizer

@@ -12,8 +12,8 @@ import urllib.request
 
 import numpy as np
 
-from .engine import Request
 from .errors import InputError
+from .request import Request
 
 RETRY_AFTER = 1, 2, 4, 8  # seconds before a server that fails is asked again
 

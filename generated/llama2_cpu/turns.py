@@ -13,8 +13,9 @@ import numpy as np
 from .chat_template import END, OPEN, TemplateError
 from .chats import WithTemplate
 from .config import Config
-from .engine import Engine, Request
+from .engine import Engine
 from .errors import InputError
+from .request import Request
 from .rewards import Rewards
 from .tokenizer import AnyTokenizer
 from .tool_parser import ToolCalls

@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 
 from .checkpoints import load_checkpoint
 from .config import Config
-from .engine import unstack
+from .device import unstack
 from .errors import InputError
 from .huggingface import open_hf_model
 from .model import Decoder

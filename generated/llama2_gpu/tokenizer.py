@@ -4,6 +4,7 @@
 import functools
 import hashlib
 import json
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from etils import epath
 from tokenizers import Tokenizer
 
 from .errors import InputError
+from .storage import absolute
 
 
 class ByteTokenizer:
@@ -159,3 +161,24 @@ def copy_tokenizer(tokenizer: str, directory: epath.Path, model: str = "") -> No
                 copy_file(file, directory / file.relative_to(folder))
     if (path := epath.Path(tokenizer).expanduser()).exists():
         copy_file(path, directory / "tokenizer.json")
+
+
+def kept_tokenizer(directory: str | epath.Path) -> str:
+    """Returns the path of tokenizer.json in a run's directory, whether it is there or not."""
+    return str(absolute(directory) / "tokenizer" / "tokenizer.json")
+
+
+def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False) -> None:
+    """Copies a tokenizer into a run's directory. Another one there is renamed with `replace`, else an InputError."""
+    kept, source = epath.Path(kept_tokenizer(directory)), epath.Path(tokenizer).expanduser()
+    if tokenizer == "bytes" or absolute(source) == kept or (kept.exists() and kept.read_bytes() == source.read_bytes()):
+        return
+    if kept.exists() and not replace:
+        raise InputError(f"--tokenizer {tokenizer}: this run has {kept}: give a new directory, or --allow-other-data")
+    half = kept.parent.with_name("tokenizer.half")
+    half.rmtree(missing_ok=True)  # left by a program that was killed
+    half.mkdir(parents=True)
+    copy_tokenizer(tokenizer, half, str(kept) if kept.parent.exists() else "")
+    if kept.parent.exists():
+        kept.parent.rename(kept.parent.with_name(f"tokenizer-{time.time_ns()}"))
+    half.rename(kept.parent)

@@ -17,21 +17,13 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .config import Config
-from .documents import TEXT_BYTES, find_files, open_documents
+from .documents import fingerprint, identity, open_documents
 from .errors import InputError
+from .formats import TEXT_BYTES
 from .parallel import RULES
 from .tokenizer import AnyTokenizer, encode_document, load_tokenizer
 
 PACKING_BINS = 32  # unfinished sequences; more of them waste less padding, but are reread on resume
-
-
-def identity(tokenizer: AnyTokenizer) -> dict[str, Any]:
-    return {name: getattr(tokenizer, name) for name in ("digest", "vocab_size", "eos", "parses_special", "prefix")}
-
-
-def fingerprint(data: str) -> list[Any]:
-    """Returns names and sizes of the files of each source, which stay the same when it is moved."""
-    return [[[file.name, file.stat().st_size] for file in find_files(data)]]
 
 
 class Sequences(Iterator[list[dict[str, np.ndarray]]]):

@@ -45,6 +45,8 @@ def field_problems(settings: object) -> list[str]:
         value, kind = getattr(settings, field.name), field.type
         if typing.get_origin(kind) is typing.Annotated:
             kind, least, most = typing.get_args(kind)
+            if type(value) is int:
+                most = min(most, 2**31 - 1)  # as JAX takes integers
             allowed = type(value) in (int, kind) and least <= value <= most
             requirement = f"{'an integer' if kind is int else 'a number'} from {least:,} to {most:,}"
         elif choices := (False, True) if kind is bool else typing.get_args(kind):

@@ -21,7 +21,10 @@ from flax import nnx
 from safetensors.numpy import load_file
 
 STEPS = 8  # of decoding
-MODULES = ("config", "errors", "model", "parallel", "huggingface", "pages", "engine", "generate", "trainer")
+MODULES = (
+    *("config", "errors", "data", "parallel", "model", "step", "monitor", "trainer", "huggingface"),
+    *("settings", "pages", "device", "sampling", "engine", "generate"),
+)
 ZERO = 1e-6  # of the norm of all gradients: what is smaller is rounding
 Loaded = tuple[Any, Any]  # a Config and a model
 SHARDS = 2  # of the mesh, for heads and the vocabulary
@@ -226,7 +229,7 @@ def compare_mesh(package: SimpleNamespace, loaded: Loaded, reference: Any, token
     batch |= {"segment_ids": np.ones_like(inputs), "weights": np.ones(inputs.shape, np.float32)}
 
     def loss(model: Any, batch: dict[str, Any]) -> tuple[Any, Any]:
-        total, sums = package.trainer.loss(model, batch, config)
+        total, sums = package.step.loss(model, batch, config)
         return total / sums["targets"], sums["cross_entropy"] / sums["targets"]
 
     gradient = jax.value_and_grad(loss, has_aux=True)
@@ -281,7 +284,7 @@ def compare_decoding(
     """
     engine, length = package.engine, max(map(len, prompts)) + STEPS
     sizes = engine.EngineSettings(max_sequences=len(prompts), max_length=length, chunk=16)
-    sampling = engine.SamplingParams(max_tokens=STEPS, logprobs=min(engine.TOP, model.config.vocab_size))
+    sampling = engine.SamplingParams(max_tokens=STEPS, logprobs=min(package.settings.TOP, model.config.vocab_size))
     difference, other_tokens = 0.0, 0
     reference.generation_config = type(reference.generation_config)()  # without tokens that end a text
     options = dict(do_sample=False, output_logits=True, return_dict_in_generate=True)

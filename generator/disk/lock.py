@@ -36,7 +36,7 @@ LOCKS = "packages.lock"  # beside packages.toml: the locks of uncommitted packag
 MAP = "gen.map"
 TOOLS = ("black", "jinja2", "libcst", "pytokens")
 # the rest of the generator cannot change a package
-WEAVING = ("__init__.py", "code", "errors.py", "language", "package", "recipe", "thread", "weave", "weaver.py")
+WEAVING = ("__init__.py", "code", "errors.py", "language", "package", "recipe", "thread", "tidy", "weave", "weaver.py")
 REMEDY = "Build the package again with --force; what gen would overwrite is listed without it."
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[^\W\d]\w*\Z")]

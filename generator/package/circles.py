@@ -52,7 +52,9 @@ def check_import_circles(
                 names = " or ".join(
                     f"fragments/{folder}/" for folder, place in folders.items() if place == file and "/" not in folder
                 )
-                remedy = f"Move {used} to a fragment of its own in {names}, whose definitions go to {file}."
+                remedy = f"Move {used} to a fragment of its own, and write its NAME = {file!r} under [folders]."
+                if names:
+                    remedy = f"Move {used} to a fragment of its own in {names}, whose definitions go to {file}."
                 break
         key, used, _ = edges[0]
         message = f"files import each other in a circle, {' -> '.join(circle)}: {reasons}"

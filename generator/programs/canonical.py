@@ -35,7 +35,7 @@ IGNORED_FIELDS = {"debug_info", "origin", "name_and_src_info"}  # of dataclasses
 # types whose repr has all of their content
 PLAIN: tuple[type, ...] = type(None), bool, int, float, complex, str, bytes, type, enum.Enum, np.dtype
 PLAIN += (jax.tree_util.PyTreeDef, slicing.GatherDimensionNumbers, slicing.ScatterDimensionNumbers)
-PLAIN_NAMES = {"RaggedDotDimensionNumbers", "Layout"}
+PLAIN_NAMES = {"DynamicGridDim", "RaggedDotDimensionNumbers", "Layout"}
 
 
 class UnknownType(Exception):

@@ -30,7 +30,7 @@ from generator.programs.canonical import JaxprHasher
 from generator.programs.sources import functions_of
 from generator.programs.verdicts import DECODING, EVALUATION, INITIAL, MESH, SCRATCH, TRAINING
 
-MODULES = "config", "parallel", "data", "model", "trainer", "engine"
+MODULES = "config", "parallel", "data", "model", "step", "engine"
 LENGTH = 256  # tokens of the longest text that is decoded
 ROWS = 8  # sequences of an engine
 # steps of an engine: tokens of each sequence, whether all are scored, how many of them are drafts, int8 pages
@@ -140,7 +140,8 @@ def import_package(name: str) -> SimpleNamespace:
     """Imports the modules that have entry points; a package that does not serve has no engine."""
     with without_recording():
         files = {module: module for module in MODULES if importlib.util.find_spec(f"{name}.{module}")}
-        files.setdefault("trainer", "train")  # of an older package, whose command line is in the same file
+        older = [module for module in ("trainer", "train") if importlib.util.find_spec(f"{name}.{module}")]
+        files.setdefault("step", older[0])  # where steps are in the file of the loop, as they were
         return SimpleNamespace(**{module: importlib.import_module(f"{name}.{file}") for module, file in files.items()})
 
 
@@ -190,28 +191,28 @@ def _abstract_model(package: SimpleNamespace, config: Any) -> Any:
 
 def list_programs(package: SimpleNamespace, config: Any, mesh: Any = None) -> Iterator[Program]:
     """Yields the programs of one Config; on a mesh of several devices, only training and evaluation."""
-    state = package.parallel.abstract(lambda: package.trainer.new_state(config), mesh)
+    state = package.parallel.abstract(lambda: package.step.new_state(config), mesh)
     with without_recording():
         one_device = package.parallel.make_mesh(1, 1, 1, jax.devices()[:1])
     batch = package.data.abstract_batch(config, mesh or one_device)
     if mesh is None:
         batch = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in batch.items()}
-    training, evaluation = (_with_config(package.trainer, name, config) for name in ("train_step", "eval_step"))
+    training, evaluation = (_with_config(package.step, name, config) for name in ("train_step", "eval_step"))
     yield Program(TRAINING, "step", training, {"state": state, "batch": batch})
     yield Program(EVALUATION, "loss", evaluation, {"model": state.model, "batch": batch})
     if mesh is None:
         arguments = {"model": state.model, "tokens": batch["tokens"]}
         yield Program(EVALUATION, "logits", lambda model, tokens: model(tokens), arguments)
-        yield Program(INITIAL, "state", lambda: package.trainer.new_state(config), {})
+        yield Program(INITIAL, "state", lambda: package.step.new_state(config), {})
         settings = getattr(getattr(package, "engine", None), "EngineSettings", None)
         for part, step in STEPS.items() if settings else ():
             if not step[-1] or hasattr(settings, "int8_kv_cache"):
                 yield Program(DECODING, part, *_engine_step(package, config, state.model, *step))
 
 
-def _with_config(trainer: Any, name: str, config: Any) -> Callable:
+def _with_config(module: Any, name: str, config: Any) -> Callable:
     """Returns a step of some config; that of an older package reads it from its model."""
-    step = getattr(trainer, name)
+    step = getattr(module, name)
     return functools.partial(step, config=config) if "config" in inspect.signature(step).parameters else step
 
 
@@ -256,7 +257,7 @@ def _mesh_of_eight(package: SimpleNamespace, config: Any) -> Any:
         with without_recording():
             mesh = package.parallel.make_mesh(*sizes)
         try:
-            package.parallel.abstract(lambda: package.trainer.new_state(config), mesh)
+            package.parallel.abstract(lambda: package.step.new_state(config), mesh)
             package.data.abstract_batch(config, mesh)
             return mesh
         except package.data.InputError as error:

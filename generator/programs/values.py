@@ -68,7 +68,7 @@ def _run(package: SimpleNamespace, config: Any, entry: str) -> dict[str, np.ndar
             add(program.part, function(*arguments.values()))
             if entry == TRAINING:
                 model, batch = arguments["state"].model, arguments["batch"]
-                gradient = jax.value_and_grad(lambda m, b: package.trainer.loss(m, b, config), has_aux=True)
+                gradient = jax.value_and_grad(lambda m, b: package.step.loss(m, b, config), has_aux=True)
                 (loss, _), gradients = jax.jit(gradient)(model, batch)
                 add("loss", loss)
                 add("gradients", gradients)

@@ -25,8 +25,8 @@ def make_mesh(parallel, case: str) -> jax.sharding.Mesh:
 
 def run(package: str, out: Path, data: str, case: str) -> None:
     """Writes the losses, the norms of the gradients and the parameters after the last step to OUT/CASE.npz."""
-    modules = {name: importlib.import_module(f"{package}.{name}") for name in ("trainer", "data", "parallel")}
-    train, parallel = modules["trainer"], modules["parallel"]
+    modules = {name: importlib.import_module(f"{package}.{name}") for name in ("step", "data", "parallel")}
+    train, parallel = modules["step"], modules["parallel"]
     small = importlib.import_module(f"{package}.tests.small").SMALL
     accumulation = int(case.split(",")[3])
     config = dataclasses.replace(

@@ -25,7 +25,7 @@ COUNT = """
 import collections, dataclasses, json, math, sys
 from collectives import sends
 from llama2_cpu import data, parallel
-from llama2_cpu import trainer as train
+from llama2_cpu import step as train
 from llama2_cpu.config import PRESETS
 
 sizes = dict(layers=3, width=64, heads=8, kv_heads=8, head_size=8, mlp_width=96, vocab_size=264)
@@ -114,7 +114,7 @@ EXPERTS = """
 import dataclasses, json, sys
 from collectives import sends
 from qwen3_moe_cpu import data, parallel
-from qwen3_moe_cpu import trainer as train
+from qwen3_moe_cpu import step as train
 from qwen3_moe_cpu.config import PRESETS
 
 sizes = dict(layers=2, width=64, heads=8, kv_heads=8, head_size=8, expert_width=96, experts=16, vocab_size=264)

@@ -64,10 +64,13 @@ def check_round_trip(package, reference, folder: Path, follows: dict[str, Any]) 
 def check_decoding(package, model, tokens: np.ndarray, **settings: int) -> None:
     """The engine's log-probabilities, over prompts longer than its pages and parts, are those of full passes."""
     engine = package.engine
-    sampling = engine.SamplingParams(max_tokens=6, logprobs=engine.TOP, prompt_logprobs=True)
+    sampling = engine.SamplingParams(max_tokens=6, logprobs=package.settings.TOP, prompt_logprobs=True)
     subject = engine.Engine(model.config, model, set(), engine.EngineSettings(max_length=24, **settings))
     requests = subject.generate([tokens[0, :7].tolist(), tokens[1, :11].tolist()], sampling)
-    for compiled in engine.run, engine.write:  # of which no other test has a use: they would stay in memory
+    for compiled in (
+        package.device.run,
+        package.device.write,
+    ):  # of which no other test has a use: they would stay in memory
         compiled.clear_cache()
     rows = np.zeros((DOCUMENTS, 17), np.int32)
     for row, request in zip(rows[:2], requests, strict=True):

@@ -166,5 +166,5 @@ def test_heads_that_are_rotated_in_part_are_refused_by_a_package_for_whole_ones(
     rest = {name: value for name, value in hf.items() if name not in scaling | {"rope_parameters": None}}
     for changed in {"partial_rotary_factor": 0.5}, {"rope_scaling": scaling}, {"rope_parameters": scaling}:
         path.write_text(json.dumps(rest | changed))
-        with pytest.raises(package.errors.InputError, match=r"partial_rotary_factor is 0\.5, but this package was"):
+        with pytest.raises(package.errors.InputError, match=r"partial_rotary_factor is 0\.5, and this package is for"):
             package.huggingface.read_hf_config(tmp_path / "hf")

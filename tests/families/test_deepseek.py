@@ -81,7 +81,7 @@ def test_a_step_moves_each_bias_against_its_load(name, text, stacks, tmp_path):
     """Each layer is made to choose the experts of one group that is its own; the step has to find them there."""
     package = load(name, text, tmp_path)
     config = small(package, layers=8, dense_layers=2, balance_rate=0.25, learning_rate=0.0)
-    state = package.trainer.new_state(config)
+    state = package.step.new_state(config)
     before = {}
     for place, (path, bias) in enumerate(biases(package, state.model).items()):
         before[path] = np.zeros_like(bias)
@@ -91,7 +91,7 @@ def test_a_step_moves_each_bias_against_its_load(name, text, stacks, tmp_path):
     assert len(before) == stacks
     leaves = package.parallel.named_arrays(state.model) | before
     model = jax.tree.unflatten(jax.tree.structure(state.model), leaves.values())
-    step = jax.jit(functools.partial(package.trainer.train_step, config=config))
+    step = jax.jit(functools.partial(package.step.train_step, config=config))
     state, metrics = step(dataclasses.replace(state, model=model), batch(config))
     after = biases(package, state.model)
     for path, bias in before.items():
@@ -102,11 +102,11 @@ def test_a_step_moves_each_bias_against_its_load(name, text, stacks, tmp_path):
 @pytest.mark.slow
 def test_nothing_else_moves_a_bias(package):
     config = small(package, layers=2, dense_layers=1, balance_rate=0.0, learning_rate=0.1, warmup_ratio=0.0)
-    state = package.trainer.new_state(config)
+    state = package.step.new_state(config)
     start = {name: x + 0.5 for name, x in biases(package, state.model).items()}
     leaves = package.parallel.named_arrays(state.model) | start
     state = dataclasses.replace(state, model=jax.tree.unflatten(jax.tree.structure(state.model), leaves.values()))
-    step = jax.jit(functools.partial(package.trainer.train_step, config=config))
+    step = jax.jit(functools.partial(package.step.train_step, config=config))
     for _ in range(2):
         state, _ = step(state, batch(config))
     assert np.abs(np.asarray(state.model.layers.mlp.router.kernel) - leaves["layers.mlp.router.kernel"]).max() > 0.01
@@ -156,7 +156,7 @@ def test_the_released_size(package):
     assert sum(x.size for x in jax.tree.leaves(model)) - mtp == 671_026_419_200
     # 37 billion parameters are active of a token, of which the embedding takes part in no product
     without = dataclasses.replace(config, sequence_length=0, mtp_layers=0)
-    products = package.trainer.flops_per_token(without, causal=False) / 6
+    products = package.monitor.flops_per_token(without, causal=False) / 6
     assert products == pytest.approx(37.55e9 - 129280 * 7168, rel=1e-3)
 
 

@@ -87,5 +87,5 @@ def test_a_quantized_checkpoint_is_loaded_and_exported_without(packages, tmp_pat
     assert "quantization_config" not in json.loads((tmp_path / "ours/config.json").read_text())
     other = hf | {"quantization_config": {"quant_method": "gptq"}}
     (tmp_path / "hf/config.json").write_text(json.dumps(other))
-    with pytest.raises(package.errors.InputError, match=r'quantization_config is {"quant_method": "gptq"}, but this'):
+    with pytest.raises(package.errors.InputError, match=r'quantization_config is {"quant_method": "gptq"}, and this'):
         package.huggingface.load_hf(tmp_path / "hf")

@@ -38,6 +38,7 @@ MODULES = (
     "parallel",
     "preferences",
     "reference",
+    "step",
     "trainer",
 )
 BETA = 0.3
@@ -182,15 +183,15 @@ def test_losses_and_gradients_are_those_of_formulas_in_torch(tuned, objective):
     expected, told = loss_in_torch(objective, policy, reference, pairs)
     expected.backward()
     theirs = parity.saved_gradients(policy, folder / "gradients")
-    gradients, sums = jax.jit(jax.grad(lambda x: package.trainer.loss(x, batch, config), has_aux=True))(model)
+    gradients, sums = jax.jit(jax.grad(lambda x: package.step.loss(x, batch, config), has_aux=True))(model)
     assert sums["targets"] == len(pairs)
     arrays = {name: np.asarray(x) / len(pairs) for name, x in package.parallel.named_arrays(gradients).items()}
     ours = package.huggingface.hf_views(arrays, config)
     for name in theirs:
         assert np.linalg.norm(ours[name] - theirs[name]) < 1e-5 * np.linalg.norm(theirs[name]), name
     norm = np.sqrt(sum(np.sum(np.square(x, dtype=np.float64)) for x in theirs.values()))
-    _, metrics = jax.jit(package.trainer.train_step, static_argnums=2)(
-        package.trainer.new_state(config, model), batch, config
+    _, metrics = jax.jit(package.step.train_step, static_argnums=2)(
+        package.step.new_state(config, model), batch, config
     )
     told |= {"loss": expected.item(), "gradient_norm": norm}
     np.testing.assert_allclose(
@@ -263,7 +264,7 @@ def compare_meshes(package: SimpleNamespace) -> None:
     for objective in "dpo", "orpo":
         changed = dataclasses.replace(config, objective=objective)
         value = jax.value_and_grad(
-            lambda model, batch, config=changed: package.trainer.loss(model, batch, config), has_aux=True
+            lambda model, batch, config=changed: package.step.loss(model, batch, config), has_aux=True
         )
         (loss, sums), gradient = jax.jit(value)(model, batch)
         assert sums["targets"] == 16

@@ -149,7 +149,7 @@ def compare_models(package, meshes=((2, 1, 2, 2), (1, 2, 4, 1))) -> None:
     @jax.jit
     @jax.value_and_grad
     def loss(model):
-        return package.trainer.loss(model, batch, config)[0]
+        return package.step.loss(model, batch, config)[0]
 
     model = package.model.Decoder(config, nnx.Rngs(0))
     expected = loss(model)
@@ -180,8 +180,8 @@ def count_collectives(package) -> None:
         jax.clear_caches()  # which know the function of before
         mesh = expert_mesh(package, *sizes)
         with jax.set_mesh(mesh):
-            state = package.parallel.abstract(lambda: package.trainer.new_state(config), mesh)
-            compiled = package.trainer.compile_step(state, package.trainer.abstract_batch(config, mesh), config)
+            state = package.parallel.abstract(lambda: package.step.new_state(config), mesh)
+            compiled = package.step.compile_step(state, package.trainer.abstract_batch(config, mesh), config)
         print(json.dumps(sends(compiled.as_text())))
 
 

@@ -134,7 +134,7 @@ def test_the_loss_balances_as_that_of_transformers_and_leaves_padding_out(packag
     z = np.mean([np.log(np.exp(layer[real].astype(np.float64)).sum(-1)) ** 2 for layer in logits])
     for balance, weight in (0.5, 0.0), (0.0, 0.25), (0.0, 0.0):
         settings = dataclasses.replace(config, load_balance=balance, router_z=weight)
-        total, sums = package.trainer.loss(model, batch, settings)
+        total, sums = package.step.loss(model, batch, settings)
         terms = (balance * float(np.mean(balances)) + weight * z) * sums["targets"]
         np.testing.assert_allclose(total - sums["cross_entropy"], terms, rtol=1e-4, atol=1e-4)
 
@@ -148,7 +148,7 @@ def test_layers_that_collapse_on_different_experts_are_not_balanced(package, con
     routers = np.zeros((4, config.width, 4), np.float32)
     routers[np.arange(4), 0, np.arange(4)] = 100
     model.layers.mlp.router.kernel[...] = jnp.asarray(routers)
-    total, sums = package.trainer.loss(model, batch, config)
+    total, sums = package.step.loss(model, batch, config)
     np.testing.assert_array_equal(sums["expert_load"], np.eye(4) * (batch["segment_ids"] > 0).sum())
     np.testing.assert_allclose((total - sums["cross_entropy"]) / sums["targets"], 4, rtol=1e-5)
 
@@ -162,14 +162,14 @@ def test_microbatches_are_balanced_together(package, config):
     @jax.jit
     @jax.grad
     def mean_loss(model):
-        total, sums = package.trainer.loss(model, batch, config)
+        total, sums = package.step.loss(model, batch, config)
         return total / sums["targets"]
 
     moments = []  # the first is the gradient times 1 - adam_b1
     for accumulation in 1, 3:
         divided = dataclasses.replace(config, accumulation=accumulation)
-        step = jax.jit(functools.partial(package.trainer.train_step, config=divided))
-        state, _ = step(package.trainer.new_state(divided, model), batch)
+        step = jax.jit(functools.partial(package.step.train_step, config=divided))
+        state, _ = step(package.step.new_state(divided, model), batch)
         moments.append(jax.tree.leaves(state.opt_state[1][0].mu))
     for gradient, whole, parts in zip(jax.tree.leaves(mean_loss(model)), *moments, strict=True):
         for moment in whole, parts:
@@ -179,11 +179,11 @@ def test_microbatches_are_balanced_together(package, config):
 
 def test_only_a_batch_that_is_cut_is_passed_through_twice(package, config):
     model, batch = package.model.Decoder(config, nnx.Rngs(0)), batch_with_padding(config)
-    sums = package.trainer.sum_batch(model, batch, config)
+    sums = package.step.sum_batch(model, batch, config)
     assert config.accumulation == 3
     for name, found in sums.items():
-        np.testing.assert_allclose(found, package.trainer.loss(model, batch, config)[1][name], err_msg=name)
-    assert package.trainer.sum_batch(model, batch, dataclasses.replace(config, accumulation=1)) is None
+        np.testing.assert_allclose(found, package.step.loss(model, batch, config)[1][name], err_msg=name)
+    assert package.step.sum_batch(model, batch, dataclasses.replace(config, accumulation=1)) is None
 
 
 @pytest.mark.slow
@@ -194,9 +194,9 @@ def test_the_load_of_experts_is_counted_in_each_layer(package, config):
         np.bincount(np.argsort(layer[real])[:, -config.experts_per_token :].ravel(), minlength=config.experts)
         for layer in logits
     ]
-    np.testing.assert_array_equal(package.trainer.loss(model, batch, config)[1]["expert_load"], expected)
-    _, metrics = jax.jit(package.trainer.train_step, static_argnums=2)(
-        package.trainer.new_state(config, model), batch, config
+    np.testing.assert_array_equal(package.step.loss(model, batch, config)[1]["expert_load"], expected)
+    _, metrics = jax.jit(package.step.train_step, static_argnums=2)(
+        package.step.new_state(config, model), batch, config
     )
     np.testing.assert_allclose(metrics["train/expert_load"], np.max(expected) / np.mean(expected), rtol=1e-6)
 
@@ -211,7 +211,7 @@ def test_the_losses_are_of_the_layers_that_have_experts(case, tmp_path):
     settings = dict(dtype="float32", vocab_size=32, load_balance=1.0, init_std=1e-4)
     config = dataclasses.replace(package.config.PRESETS["tiny"], **settings)
     model, batch = package.model.Decoder(config, nnx.Rngs(0)), batch_with_padding(config)
-    total, sums = package.trainer.loss(model, batch, config)
+    total, sums = package.step.loss(model, batch, config)
     sparse, tokens = {"every_second": 2, "all_but_the_first": 3}[case], (batch["segment_ids"] > 0).sum()
     assert sums["expert_load"].shape == (sparse, config.experts)
     np.testing.assert_array_equal(sums["expert_load"].sum(axis=-1), [tokens * config.experts_per_token] * sparse)
@@ -223,14 +223,14 @@ def test_the_losses_are_of_the_layers_that_have_experts(case, tmp_path):
 def test_a_batch_of_padding_alone_has_no_loss(package, config):
     batch = batch_with_padding(config)
     empty = {name: np.zeros_like(batch[name]) for name in ("segment_ids", "weights")}
-    total, _ = package.trainer.loss(package.model.Decoder(config, nnx.Rngs(0)), batch | empty, config)
+    total, _ = package.step.loss(package.model.Decoder(config, nnx.Rngs(0)), batch | empty, config)
     assert total == 0
 
 
 def test_flops_count_the_experts_that_a_token_goes_to(package):
     config = package.config.PRESETS["8x7b"]
     # 12.88 G parameters are active of a token, of which the embedding (0.131 G) and norms take part in no product
-    products = package.trainer.flops_per_token(dataclasses.replace(config, sequence_length=0), causal=False) / 6
+    products = package.monitor.flops_per_token(dataclasses.replace(config, sequence_length=0), causal=False) / 6
     assert products == pytest.approx(12.879e9 - 0.131e9, abs=2e6)
 
 
@@ -291,7 +291,7 @@ def compare_hopper(package) -> None:
     package.model.ragged_dot, package.model.transposed_ragged_dot = ragged_dot, transposed_ragged_dot
 
     def product(x, kernel, sizes):
-        varying_as = package.model.varying_as
+        varying_as = package.parallel.varying_as
         return package.model.hopper_product(varying_as(x, kernel), varying_as(kernel, x), sizes)
 
     package.model.grouped_product = product

@@ -268,7 +268,7 @@ def test_a_package_that_does_not_load_it(folder):
     (folder / "model.safetensors").unlink()
     with_settings(tie_word_embeddings=True)(folder)
     error = run("llama2", "hf", code=2).stderr
-    assert "error: hf: llama2_cpu does not load it:\n  hf/config.json: tie_word_embeddings is true, but" in error
+    assert "error: hf: llama2_cpu does not load it:\n  hf/config.json: tie_word_embeddings is true, and" in error
 
 
 def test_what_is_not_installed(folder, monkeypatch):

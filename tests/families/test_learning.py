@@ -46,8 +46,8 @@ def llama(tmp_path_factory):
 def test_a_step_of_each_traces(architecture, learning, tmp_path):
     package = learner(architecture, [learning], tmp_path)
     config = dataclasses.replace(package.config.PRESETS["tiny"], batch_size=2)
-    state = jax.eval_shape(lambda: package.trainer.new_state(config))
-    new, _ = jax.eval_shape(functools.partial(package.trainer.train_step, config=config), state, abstract_batch(2, 64))
+    state = jax.eval_shape(lambda: package.step.new_state(config))
+    new, _ = jax.eval_shape(functools.partial(package.step.train_step, config=config), state, abstract_batch(2, 64))
     assert jax.tree.structure(new) == jax.tree.structure(state)
     assert [(x.shape, x.dtype) for x in jax.tree.leaves(new)] == [(x.shape, x.dtype) for x in jax.tree.leaves(state)]
 
@@ -68,8 +68,8 @@ def test_wsd_is_optax_joined(llama, shares):
     parts = [optax.linear_schedule(0, peak, warmup), optax.constant_schedule(peak), falling]
     expected = optax.join_schedules(parts, [warmup, steps - decay])
     done = np.arange(steps + 5)
-    np.testing.assert_allclose(package.trainer.learning_rate(done, config), jax.vmap(expected)(done + 1), rtol=1e-5)
-    assert float(package.trainer.learning_rate(steps - 1, config)) == pytest.approx(final_ratio * peak)
+    np.testing.assert_allclose(package.step.learning_rate(done, config), jax.vmap(expected)(done + 1), rtol=1e-5)
+    assert float(package.step.learning_rate(steps - 1, config)) == pytest.approx(final_ratio * peak)
 
 
 def random_like(tree, seed: int):
@@ -82,8 +82,8 @@ def random_like(tree, seed: int):
 
 def updates_of(package, config, rule, check) -> None:
     """Three steps of the package's optimizer and of a rule on a dict of plain arrays; `check` compares their updates."""
-    model = package.trainer.new_state(config).model
-    plain, ours = package.parallel.named_arrays(model), package.trainer.make_optimizer(config)
+    model = package.step.new_state(config).model
+    plain, ours = package.parallel.named_arrays(model), package.step.make_optimizer(config)
     state, theirs = ours.init(model), rule.init(plain)
     for step in range(3):
         gradients = random_like(model, step)
@@ -97,7 +97,7 @@ def updates_of(package, config, rule, check) -> None:
 def test_adafactor_is_that_of_optax_on_plain_arrays(llama):
     package = llama["train/adafactor"]
     config = dataclasses.replace(package.config.PRESETS["tiny"], layers=2, weight_decay=0.0, warmup_ratio=0.0, steps=9)
-    rate = lambda done: package.trainer.learning_rate(done, config)  # noqa: E731
+    rate = lambda done: package.step.learning_rate(done, config)  # noqa: E731
     rule = optax.adafactor(rate, multiply_by_parameter_scale=False)
     updates_of(package, config, rule, lambda x, y, name: np.testing.assert_allclose(x, y, rtol=1e-5, err_msg=name))
 
@@ -108,7 +108,7 @@ def test_factors_are_laid_out_as_their_parameter_without_the_axis_that_is_left_o
     axes = package.parallel.make_mesh(1, 1, 1).axis_names
     sizes = tuple(2 if axis in ("fsdp", "tensor") else 1 for axis in axes)
     mesh = AbstractMesh(sizes, axes, axis_types=(AxisType.Auto,) * len(axes))
-    state = package.parallel.abstract(lambda: package.trainer.new_state(config), mesh)
+    state = package.parallel.abstract(lambda: package.step.new_state(config), mesh)
     factors, names = state.opt_state[0], package.parallel.named_arrays
     rows, columns, whole = (names(tree) for tree in (factors.v_row, factors.v_col, factors.v))
     factored = 0
@@ -132,9 +132,9 @@ def test_first_moments_in_bfloat16_take_half_the_memory_and_are_those_of_optax(l
     config = dataclasses.replace(package.config.PRESETS["tiny"], layers=2, warmup_ratio=0.0, weight_decay=0.0)
     half = dataclasses.replace(config, moments_dtype="bfloat16", max_gradient_norm=1e9)
     bytes_of = lambda tree: sum(x.nbytes for x in jax.tree.leaves(tree))  # noqa: E731
-    moments, thin = (package.trainer.new_state(c).opt_state[1][0] for c in (config, half))
+    moments, thin = (package.step.new_state(c).opt_state[1][0] for c in (config, half))
     assert bytes_of(thin.mu) == bytes_of(moments.mu) / 2 and bytes_of(thin.nu) == bytes_of(moments.nu)
-    rate = lambda done: package.trainer.learning_rate(done, half)  # noqa: E731
+    rate = lambda done: package.step.learning_rate(done, half)  # noqa: E731
     rule = optax.adamw(rate, half.adam_b1, half.adam_b2, half.adam_epsilon, mu_dtype=jnp.bfloat16, weight_decay=0.0)
     updates_of(package, half, rule, lambda x, y, name: np.testing.assert_allclose(x, y, rtol=1e-5, err_msg=name))
 
@@ -142,7 +142,7 @@ def test_first_moments_in_bfloat16_take_half_the_memory_and_are_those_of_optax(l
 def stored(package, config, folder, step: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The model and the training state of a checkpoint, by name."""
     checkpoints, mesh = package.trainer.Checkpoints(folder, None), package.parallel.make_mesh(1, 1, 1)
-    target = package.parallel.abstract(lambda: package.trainer.new_state(config), mesh)
+    target = package.parallel.abstract(lambda: package.step.new_state(config), mesh)
     trees = {"model": target.model, "training": dataclasses.replace(target, model=None)}
     found = (checkpoints.read_arrays(step, item, tree)[0] for item, tree in trees.items())
     return tuple({name: np.asarray(x) for name, x in arrays.items()} for arrays in found)
@@ -179,7 +179,7 @@ def run_twice(package, folder, **settings):
 def test_a_run_goes_on_to_the_bit_and_its_average_is_that_of_a_plain_loop(package, tmp_path):
     config = run_twice(package, tmp_path, ema_decay=0.7, decay_ratio=0.5, warmup_ratio=0.3)
     average = {
-        name: np.array(x) for name, x in package.parallel.named_arrays(package.trainer.new_state(config).model).items()
+        name: np.array(x) for name, x in package.parallel.named_arrays(package.step.new_state(config).model).items()
     }
     for step in range(1, 5):
         model, training = stored(package, config, tmp_path / "run", step)
@@ -192,8 +192,8 @@ def test_a_run_goes_on_to_the_bit_and_its_average_is_that_of_a_plain_loop(packag
     checkpoint = importlib.import_module(f"{package.config.__package__}.checkpoints")
     _, loaded = checkpoint.load_checkpoint(str(tmp_path / "run"), package.parallel.make_mesh(1, 1, 1))
     assert all(np.array_equal(x, model[name]) for name, x in package.parallel.named_arrays(loaded).items())
-    (batch,) = package.trainer.held_out_batches(config, range(config.batch_size))
-    sums = package.trainer.eval_step(loaded, batch, config)
+    (batch,) = package.data.held_out_batches(config, range(config.batch_size))
+    sums = package.step.eval_step(loaded, batch, config)
     (evaluated,) = (r["eval/loss"] for r in records(tmp_path / "run") if r["step"] == 4 and "eval/loss" in r)
     assert evaluated == pytest.approx(float(sums["cross_entropy"] / sums["targets"]), rel=1e-5)
 
@@ -213,11 +213,11 @@ def test_a_run_with_muon_goes_on_to_the_bit(architecture, tmp_path):
 def test_a_step_without_finite_gradients_leaves_the_average_alone(llama):
     package = llama["train/ema"]
     config = dataclasses.replace(package.config.PRESETS["tiny"], layers=1, batch_size=1, sequence_length=8)
-    state = package.trainer.new_state(config)
+    state = package.step.new_state(config)
     state = dataclasses.replace(state, average=jax.tree.map(lambda x: x + 1, state.model))
     ones = {name: np.ones((1, 8), np.int32) for name in ("tokens", "targets", "segment_ids")}
     batch = ones | {"positions": np.arange(8, dtype=np.int32)[None], "weights": np.full((1, 8), np.nan, np.float32)}
-    new, metrics = jax.jit(package.trainer.train_step, static_argnums=2)(state, batch, config)
+    new, metrics = jax.jit(package.step.train_step, static_argnums=2)(state, batch, config)
     assert metrics["train/skipped"]
     for x, y in zip(jax.tree.leaves(new.average), jax.tree.leaves(state.average), strict=True):
         assert np.array_equal(x, y)

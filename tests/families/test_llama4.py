@@ -62,7 +62,7 @@ def test_padding_goes_to_no_expert(tmp_path):
     config = dataclasses.replace(package.config.PRESETS["tiny"], **sizes)
     tokens = np.random.default_rng(0).integers(0, 32, (2, 16), dtype=np.int32)
     batch = batch_of(tokens, [15], [5, 4])
-    _, sums = package.trainer.loss(package.model.Decoder(config, nnx.Rngs(0)), batch, config)
+    _, sums = package.step.loss(package.model.Decoder(config, nnx.Rngs(0)), batch, config)
     np.testing.assert_array_equal(sums["expert_load"].sum(axis=-1), [2 * (15 + 9)] * config.layers)
 
 
@@ -79,4 +79,4 @@ def test_flops_are_those_of_the_products_and_of_what_tokens_see(tmp_path):
         numbers + 0.5
     )  # in eight layers, two of them full
     expected = 6 * products + 12 * config.heads * config.head_size * seen
-    assert package.trainer.flops_per_token(config, causal=True) == pytest.approx(expected)
+    assert package.monitor.flops_per_token(config, causal=True) == pytest.approx(expected)

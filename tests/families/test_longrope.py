@@ -57,7 +57,7 @@ def test_training_sums_what_each_document_gives_alone(loaded):
     config = dataclasses.replace(config, batch_size=len(DOCUMENTS))
     for parts in 1, len(DOCUMENTS):
         divided = dataclasses.replace(config, accumulation=parts)
-        sums = jax.jit(package.trainer.eval_step, static_argnums=2)(model, batch, divided)
+        sums = jax.jit(package.step.eval_step, static_argnums=2)(model, batch, divided)
         assert abs(float(sums["cross_entropy"]) - expected) < 1e-2, parts
         assert float(sums["targets"]) == sum(size - 1 for lengths in DOCUMENTS for size in lengths)
 

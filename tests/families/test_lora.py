@@ -44,8 +44,8 @@ def train(package, config, model, steps: int):
     config = dataclasses.replace(config, batch_size=4, accumulation=2, steps=steps, warmup_ratio=0.0)
     config = dataclasses.replace(config, learning_rate=3e-2, sequence_length=16)
     state, step, losses = (
-        package.trainer.new_state(config, model),
-        jax.jit(functools.partial(package.trainer.train_step, config=config)),
+        package.step.new_state(config, model),
+        jax.jit(functools.partial(package.step.train_step, config=config)),
         [],
     )
     for _ in range(steps):

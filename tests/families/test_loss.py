@@ -38,7 +38,7 @@ def compare_losses(package) -> None:
     # chunks of at most 4 tokens, or of 8 where 2 devices share the vocabulary; all at once
     for held, meshes in (4 * VOCABULARY, MESHES), (2**29, MESHES[:1]):
         changed = dataclasses.replace(config, logits_per_chunk=held)
-        loss = jax.value_and_grad(lambda model, batch, config=changed: package.trainer.loss(model, batch, config)[0])
+        loss = jax.value_and_grad(lambda model, batch, config=changed: package.step.loss(model, batch, config)[0])
         for sizes in meshes:
             mesh = package.parallel.make_mesh(*sizes)
             with jax.set_mesh(mesh):

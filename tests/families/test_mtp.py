@@ -74,7 +74,7 @@ def test_losses_and_gradients(made, tmp_path):
     package, config, model, folder = made
     tokens = np.random.default_rng(0).integers(0, config.vocab_size, (2, FAMILY.length), dtype=np.int32)
     batch = batch_of(tokens, [FAMILY.length - 1])
-    gradient = jax.value_and_grad(lambda model: package.trainer.loss(model, batch, config), has_aux=True)
+    gradient = jax.value_and_grad(lambda model: package.step.loss(model, batch, config), has_aux=True)
     (total, sums), gradients = jax.jit(gradient)(model)
     main, mtp = in_transformers(folder)
     expected = reference_sums(main, mtp, tokens)
@@ -142,7 +142,7 @@ def test_what_transformers_saves_is_read_without_mtp_layers(made, tmp_path, caps
 def test_packed_documents_are_as_separate_ones(made):
     package, config, model, _ = made
     tokens, lengths = np.random.default_rng(1).integers(0, config.vocab_size, (1, 25), dtype=np.int32), [9, 1, 11]
-    loss = jax.jit(lambda model, batch: package.trainer.loss(model, batch, config))
+    loss = jax.jit(lambda model, batch: package.step.loss(model, batch, config))
     total, sums = loss(model, batch_of(tokens, lengths))
     parts, start = [], 0
     for length in lengths:
@@ -172,8 +172,8 @@ def test_both_losses_fall(made):
     config = dataclasses.replace(config, sequence_length=16, batch_size=2, steps=10, warmup_ratio=0.0)
     config = dataclasses.replace(config, learning_rate=3e-3)
     state, step = (
-        package.trainer.new_state(config),
-        jax.jit(functools.partial(package.trainer.train_step, config=config)),
+        package.step.new_state(config),
+        jax.jit(functools.partial(package.step.train_step, config=config)),
     )
     history = []
     for _ in range(10):

@@ -127,7 +127,7 @@ def package(base: str, text: str, folder, *, without: str = "", more: str = ""):
 def test_a_head_bias_knows_its_part_of_the_vocabulary_and_the_loss_its_batch(tmp_path):
     folder = package("llama2", HEAD, tmp_path, without='"data/packing"')
     loaded = parity.load_package(folder)
-    train, model, data = loaded.trainer, loaded.model, importlib.import_module(f"{folder.name}.data")
+    train, model, data = loaded.step, loaded.model, importlib.import_module(f"{folder.name}.data")
     completion = importlib.import_module(f"{folder.name}.openai").Completion(prompt="a", patience=7)
     assert completion.sampling(0, 8, 258, {}).patience == 7 and loaded.engine.SamplingParams().patience == 0
     sizes = dict(layers=1, width=32, vocab_size=258, sequence_length=16, batch_size=2, dtype="float32")

@@ -135,8 +135,8 @@ def test_tiny_preset_trains(compared):
         "weights": np.ones(tokens[:, 1:].shape, np.float32),
     }
     state, step, losses = (
-        package.trainer.new_state(config),
-        jax.jit(functools.partial(package.trainer.train_step, config=config)),
+        package.step.new_state(config),
+        jax.jit(functools.partial(package.step.train_step, config=config)),
         [],
     )
     for _ in range(config.steps):

@@ -73,9 +73,9 @@ def compare_steps(package) -> None:
         mesh = package.parallel.make_mesh(copies, fsdp, tensor, devices, **others)
         abstract = data.abstract_batch(config, mesh)
         with jax.set_mesh(mesh):
-            state = package.trainer.create_state(config, mesh)
+            state = package.step.create_state(config, mesh)
             assert {x.sharding.spec[0] for x in jax.tree.leaves(state.model.layers)} == {"stage"}
-            step = package.trainer.compile_step(state, abstract, config)
+            step = package.step.compile_step(state, abstract, config)
             losses = []
             for batch in batches:
                 placed = {name: jax.device_put(batch[name], x.sharding) for name, x in abstract.items()}
@@ -109,8 +109,8 @@ def count_collectives(package) -> None:
     for repeats in 1, 2:
         with jax.set_mesh(mesh):
             repeated = dataclasses.replace(config, pipeline_repeats=repeats)
-            state = package.parallel.abstract(lambda config=repeated: package.trainer.new_state(config), mesh)
-            compiled = package.trainer.compile_step(state, data.abstract_batch(repeated, mesh), repeated)
+            state = package.parallel.abstract(lambda config=repeated: package.step.new_state(config), mesh)
+            compiled = package.step.compile_step(state, data.abstract_batch(repeated, mesh), repeated)
         found = [
             (math.prod(map(int, shape.split(","))), kind) for shape, kind in sends(compiled.as_text()) if "," in shape
         ]

@@ -35,7 +35,7 @@ def test_parameters(name, tmp_path):
 def test_recipes(name, tmp_path):
     """Every preset has a recipe, by which its parameters and batches divide over the mesh of that hardware."""
     made = weave(FAMILIES[name].architecture, "tpu", LIBRARY)
-    package = parity.load_package(write(made, tmp_path), ("config", "parallel", "train", "trainer"))
+    package = parity.load_package(write(made, tmp_path), ("config", "parallel", "train", "step"))
     presets, recipes, hardware = package.config.PRESETS, package.config.RECIPES, package.config.HARDWARE
     assert presets.keys() - {"tiny"} == {preset for preset, _ in recipes}
     for preset, place in recipes:
@@ -49,5 +49,5 @@ def test_recipes(name, tmp_path):
         axes = [axis for axis in names if hasattr(config, f"mesh_{axis}")]
         sizes = np.empty(devices).reshape([getattr(config, f"mesh_{axis}") for axis in axes]).shape
         mesh = jax.sharding.AbstractMesh(sizes, tuple(axes))
-        package.parallel.abstract(lambda config=config: package.trainer.new_state(config), mesh)
+        package.parallel.abstract(lambda config=config: package.step.new_state(config), mesh)
         assert config.batch_size % (math.prod(sizes[:-1]) * config.accumulation) == 0, (preset, place)

@@ -40,8 +40,8 @@ def compare_steps(package) -> None:
         mesh = package.parallel.make_mesh(copies, fsdp, tensor, devices, **others)
         abstract = data.abstract_batch(config, mesh)
         with jax.set_mesh(mesh):
-            state = package.trainer.create_state(config, mesh)
-            step = package.trainer.compile_step(state, abstract, config)
+            state = package.step.create_state(config, mesh)
+            step = package.step.compile_step(state, abstract, config)
             losses = []
             for batch in batches:
                 placed = {name: jax.device_put(batch[name], x.sharding) for name, x in abstract.items()}
@@ -96,8 +96,8 @@ def compare_collectives(package) -> None:
     for axis, promised in PROMISED.items():
         mesh = package.parallel.make_mesh(1, 1, **{"tensor": 1, axis: 8})
         with jax.set_mesh(mesh):
-            state = package.parallel.abstract(lambda: package.trainer.new_state(config), mesh)
-            text = package.trainer.compile_step(state, data.abstract_batch(config, mesh), config).as_text()
+            state = package.parallel.abstract(lambda: package.step.new_state(config), mesh)
+            text = package.step.compile_step(state, data.abstract_batch(config, mesh), config).as_text()
         found = collections.Counter()
         for shape, kind in sends(text):
             if "," in shape:  # scalars, vectors and integers (norms, positions, tokens) weigh nothing

@@ -140,5 +140,5 @@ def test_weights_in_bfloat16_give_the_same_logits(folder, tmp_path):
     tokens = np.random.default_rng(0).integers(0, 64, (2, 20))
     logits = jax.jit(lambda model, tokens: model(tokens))
     if folder.name.endswith("cpu"):  # where layers are served unstacked
-        served = importlib.import_module(f"{folder.name}.engine").stack(served)
+        served = importlib.import_module(f"{folder.name}.device").stack(served)
     np.testing.assert_array_equal(logits(served, tokens), logits(model, tokens))

@@ -55,7 +55,7 @@ def tuned(request, tmp_path_factory) -> tuple[SimpleNamespace, Path]:
         rows.append(json.dumps({"messages": [*messages[:3], messages[3] | {"weight": 0.5}]}))
     (folder / "chats.jsonl").write_text("\n".join(rows))
     path = write(weave("llama2", "cpu", LIBRARY, parts=("chat_data", *request.param)), folder)
-    return load_package(path, ("checkpoint", "data", "huggingface", "parallel", "trainer")), folder
+    return load_package(path, ("checkpoint", "data", "huggingface", "parallel", "step", "trainer")), folder
 
 
 def settings(folder: Path, **more: object) -> dict[str, object]:
@@ -105,8 +105,8 @@ def test_losses_are_those_of_a_loop_in_torch(tuned):
     batches = [next(data) for _ in range(STEPS)]
     assert {0.0, 0.5, 1.0} == {*np.unique(batches[0]["weights"])} and batches[0]["segment_ids"].max() > 1
     state, step, found = (
-        package.trainer.new_state(config, model),
-        jax.jit(functools.partial(package.trainer.train_step, config=config)),
+        package.step.new_state(config, model),
+        jax.jit(functools.partial(package.step.train_step, config=config)),
         [],
     )
     for batch in batches:

@@ -37,9 +37,9 @@ def test_traces(architecture, target, tmp_path):
     largest = max(models, key=lambda name: sum(x.size for x in jax.tree.leaves(models[name])))
     config = package.config.PRESETS[largest]
     batch = abstract_batch(1, min(config.sequence_length, 4096))
-    loss, sums = jax.eval_shape(lambda model, batch: package.trainer.loss(model, batch, config), models[largest], batch)
+    loss, sums = jax.eval_shape(lambda model, batch: package.step.loss(model, batch, config), models[largest], batch)
     assert loss.shape == sums["cross_entropy"].shape == () and loss.dtype == jnp.float32
-    decays = package.parallel.named_arrays(package.trainer.decays(models[largest]))
+    decays = package.parallel.named_arrays(package.step.decays(models[largest]))
     vectors = {name for name in decays if any(word in name for word in ("norm", "bias", "sink"))}
     assert {name for name, decay in decays.items() if not decay} == vectors
 
@@ -61,9 +61,9 @@ def test_features_of_no_family_go_with_every_family(architecture, learning, tmp_
     more += ["model/expert_capacity"] if without else []
     package = variant(architecture, more, tmp_path, "tpu", without, ("all", "lora") if learning == "lora" else ("all",))
     config = dataclasses.replace(package.config.PRESETS["tiny"], batch_size=2)
-    state = jax.eval_shape(lambda: package.trainer.new_state(config))
+    state = jax.eval_shape(lambda: package.step.new_state(config))
     new, metrics = jax.eval_shape(
-        functools.partial(package.trainer.train_step, config=config), state, abstract_batch(2, 64)
+        functools.partial(package.step.train_step, config=config), state, abstract_batch(2, 64)
     )
     before, after = ([(x.shape, x.dtype) for x in jax.tree.leaves(tree)] for tree in (state, new))
     assert after == before

@@ -45,8 +45,9 @@ def exit_codes(package: Path) -> dict[str, int]:
 def preset(package: Path, name: str, hardware: str | None) -> dict[str, object]:
     """The fields of a preset on some hardware, and the defaults of the rest."""
     tree = ast.parse((package / "config.py").read_text())
-    (config,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
-    fields = {n.target.id: ast.literal_eval(n.value) for n in config.body if isinstance(n, ast.AnnAssign) and n.value}
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]  # Config and those of its concerns
+    settings = [n for node in classes for n in node.body if isinstance(n, ast.AnnAssign) and n.value]
+    fields = {n.target.id: ast.literal_eval(n.value) for n in settings}
     (presets,) = (n.value for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id == "PRESETS")
     chosen = next(value for key, value in zip(presets.keys, presets.values, strict=True) if key.value == name)
     recipe = {}

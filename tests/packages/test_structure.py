@@ -35,7 +35,7 @@ MUON = """
 import dataclasses
 import jax, numpy as np
 from own_cpu.config import PRESETS
-from own_cpu.trainer import make_optimizer, new_state
+from own_cpu.step import make_optimizer, new_state
 
 sizes = dict(width=64, layers=2, heads=2, kv_heads=1, mlp_width=96, warmup_ratio=0.0, weight_decay=0.0)
 config = dataclasses.replace(PRESETS["tiny"], **sizes)

@@ -10,7 +10,7 @@ import optax
 import torch
 
 from ..parallel import make_mesh
-from ..trainer import create_state, learning_rate, make_optimizer, train_step
+from ..step import create_state, learning_rate, make_optimizer, train_step
 from .small import SMALL
 from .start import arrays, random_batch, state_for
 

@@ -12,7 +12,7 @@ import pytest
 from ..checkpoints import Checkpoints, load_checkpoint
 from ..errors import InputError
 from ..parallel import abstract, make_mesh, named_arrays
-from ..trainer import checkpoint_items, create_state, new_state
+from ..step import checkpoint_items, create_state, new_state
 from .processes import run_python
 from .saved import Numbers, raising, restore_state, same, save_state, save_two, with_nan
 from .small import SMALL

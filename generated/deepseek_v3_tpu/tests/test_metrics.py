@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from ..errors import InputError
-from ..trainer import Monitor, drop_later_records
+from ..monitor import Monitor, drop_later_records
 from .small import SMALL
 
 

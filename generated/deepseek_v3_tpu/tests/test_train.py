@@ -16,7 +16,7 @@ from ..config import ModelConfig
 from ..errors import InputError, check_config
 from ..model import Decoder
 from ..parallel import named_arrays
-from ..trainer import loss, train_step, with_matrices_in
+from ..step import loss, train_step, with_matrices_in
 from .small import SMALL
 from .start import arrays, random_batch, state_for
 

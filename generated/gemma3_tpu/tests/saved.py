@@ -11,7 +11,7 @@ import numpy as np
 
 from ..checkpoints import Checkpoints
 from ..parallel import abstract, make_mesh
-from ..trainer import TrainState, checkpoint_items, create_state, new_state
+from ..step import TrainState, checkpoint_items, create_state, new_state
 from .small import SMALL
 
 

@@ -9,8 +9,9 @@ import sys
 import pytest
 
 from ..config import PRESETS
-from ..documents import find_files, open_documents, open_file
+from ..documents import find_files, open_documents
 from ..errors import InputError
+from ..formats import open_file
 from ..tokenizer import load_tokenizer
 from .texts import TEXTS, read_sequences, write_jsonl
 

@@ -10,8 +10,8 @@ import numpy as np
 from flax import nnx
 
 from ..config import PRESETS
-from ..engine import Request
 from ..model import Decoder
+from ..request import Request
 from .small import SMALL
 
 WIDE = dataclasses.replace(SMALL, width=PRESETS["tiny"].width, init_std=0.1)  # GPT-2's heads fill the width

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from ..config import Config
-from ..trainer import TrainState, new_state
+from ..step import TrainState, new_state
 from .small import SMALL
 
 

@@ -12,10 +12,11 @@ import jax
 import numpy as np
 import pytest
 
+from ..chat_rows import CHAT_MARK
 from ..chats import Chats
 from ..config import PRESETS
 from ..data import Batches
-from ..documents import CHAT_MARK, open_documents
+from ..documents import open_documents
 from ..errors import InputError
 from ..parallel import make_mesh
 from ..tokenizer import load_tokenizer

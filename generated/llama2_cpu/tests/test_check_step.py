@@ -11,7 +11,8 @@ import pytest
 
 from ..errors import Stop
 from ..parallel import abstract, make_mesh
-from ..trainer import TrainState, compile_step, create_state, new_state, step_twice
+from ..step import TrainState, compile_step, create_state, new_state
+from ..trainer import step_twice
 from .small import SMALL
 from .start import random_batch
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from ..checkpoints import atomic_directory, load_checkpoint
+from ..checkpoints import load_checkpoint
 from ..errors import InputError
 from ..huggingface import save_hf
 from ..parallel import make_mesh, named_arrays
+from ..storage import atomic_directory
 from .exported import exported_config, in_transformers, random_model
 from .made_tokenizers import plain_bytes
 from .processes import PACKAGE, run_python

@@ -5,7 +5,7 @@ import dataclasses
 
 import numpy as np
 
-from ..trainer import learning_rate
+from ..step import learning_rate
 from .small import SMALL
 
 

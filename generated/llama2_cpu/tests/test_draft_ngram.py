@@ -6,8 +6,10 @@ import sys
 
 import pytest
 
-from ..engine import Engine, Request, draft_ngram
+from ..engine import Engine
+from ..request import Request
 from ..settings import EngineSettings, SamplingParams
+from ..speculation import draft_ngram
 from .engines import WIDE, wide_model
 
 

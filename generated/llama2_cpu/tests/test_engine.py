@@ -9,9 +9,11 @@ import jax
 import numpy as np
 import pytest
 
-from ..engine import Engine, QueueFull, run
+from ..device import run
+from ..engine import Engine
 from ..errors import InputError
 from ..huggingface import save_hf
+from ..request import QueueFull
 from ..settings import EngineSettings, SamplingParams
 from .engines import WIDE, check_scores, drafting, scoring, wide_model
 

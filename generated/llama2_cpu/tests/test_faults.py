@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ..trainer import eval_step, learning_rate, new_state, train_step
+from ..step import eval_step, learning_rate, new_state, train_step
 from .small import SMALL
 from .start import random_batch
 

@@ -2,8 +2,8 @@
 """Indices of JSONL files, kept beside a run."""
 
 import dataclasses
-import importlib
 import os
+import sys
 
 import jax
 import pytest
@@ -12,14 +12,15 @@ from ..config import PRESETS
 from ..data import held_out_batches
 from ..documents import index_files, open_documents
 from ..errors import InputError
+from ..formats import index_path
 from .texts import TEXTS, write_jsonl
 
-documents = importlib.import_module("..documents", __package__)
+formats = sys.modules[index_path.__module__]
 
 
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "INDEX_FOLDERS", [tmp_path / "index"])
+    monkeypatch.setattr(formats, "INDEX_FOLDERS", [tmp_path / "index"])
     open_documents.cache_clear()
     yield tmp_path / "index"
     open_documents.cache_clear()
@@ -35,7 +36,7 @@ def test_a_file_is_indexed_once_until_it_changes(kept, tmp_path, monkeypatch):
     data = write_jsonl(tmp_path / "data")
     assert read_all(data) == TEXTS and len([*kept.iterdir()]) == 1
     with monkeypatch.context() as patch:
-        patch.setattr(documents.Content, "lines", lambda self: pytest.fail("is read again"))
+        patch.setattr(formats.Content, "lines", lambda self: pytest.fail("is read again"))
         assert read_all(data) == TEXTS
     write_jsonl(tmp_path / "data", TEXTS[::-1])
     os.utime(data, (1, 1))
@@ -55,14 +56,14 @@ def test_processes_index_a_share_each(kept, tmp_path, monkeypatch):
         monkeypatch.setattr(jax, "process_index", lambda process=process: process)
         index_files([str(tmp_path / "data")], "text")
         assert len([*kept.iterdir()]) == count
-    monkeypatch.setattr(documents.Content, "lines", lambda self: pytest.fail("is read again"))
+    monkeypatch.setattr(formats.Content, "lines", lambda self: pytest.fail("is read again"))
     assert len(read_all(str(tmp_path / "data"))) == 45
 
 
 def test_evaluation_reads_its_own_rows(tmp_path, monkeypatch):
     """Of one of two processes; as many batches in each."""
-    read, as_text = [], documents.as_text
-    monkeypatch.setattr(documents, "as_text", lambda text, source: read.append(text) or as_text(text, source))
+    read, as_text = [], formats.as_text
+    monkeypatch.setattr(formats, "as_text", lambda text, source: read.append(text) or as_text(text, source))
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     fields = dict(data=write_jsonl(tmp_path), eval_share=0.5, sequence_length=64, batch_size=4, eval_batches=40)
     batches = held_out_batches(dataclasses.replace(PRESETS["tiny"], **fields), [1])

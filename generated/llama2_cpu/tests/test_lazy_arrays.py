@@ -7,8 +7,9 @@ import jax
 import numpy as np
 import pytest
 
-from ..checkpoints import checksums, checksums_on_host, load_checkpoint
+from ..checkpoints import checksums, load_checkpoint
 from ..errors import InputError
+from ..lazy_arrays import checksums_on_host
 from ..parallel import LazyArray, named_arrays
 from .saved import save_two
 from .small import SMALL

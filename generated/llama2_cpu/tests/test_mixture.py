@@ -3,7 +3,7 @@
 
 import pytest
 
-from ..data import split_mixture
+from ..documents import split_mixture
 from ..errors import InputError
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from ..errors import InputError
 from ..parallel import make_mesh, named_arrays
-from ..trainer import abstract_state, compile_step, create_state, train
+from ..step import abstract_state, compile_step, create_state
+from ..trainer import train
 from .saved import read_metrics
 from .small import SMALL
 from .start import random_batch

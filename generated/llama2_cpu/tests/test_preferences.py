@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ..chat_rows import CHAT_MARK
 from ..chats import TOLD, Chats
 from ..config import PRESETS
 from ..data import Batches
-from ..documents import CHAT_MARK, open_documents
+from ..documents import open_documents
 from ..errors import InputError
 from ..parallel import make_mesh
 from ..preferences import PREFERENCES, log_odds, preference_loss

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from ..config import PRESETS
-from ..data import Batches, held_out_batches, open_tokens
-from ..documents import open_documents
+from ..data import Batches, held_out_batches
+from ..documents import open_documents, open_tokens
 from ..errors import InputError
 from ..parallel import make_mesh
 from ..tokenizer import load_tokenizer

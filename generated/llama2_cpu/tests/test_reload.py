@@ -7,10 +7,12 @@ import jax
 import pytest
 from flax import nnx
 
-from ..engine import Engine, Request, replace_weights, run
+from ..device import run
+from ..engine import Engine, replace_weights
 from ..errors import InputError
 from ..huggingface import save_hf
 from ..model import Decoder
+from ..request import Request
 from ..settings import EngineSettings, SamplingParams
 from .engines import WIDE, check_scores, scoring, wide_model
 from .processes import PACKAGE

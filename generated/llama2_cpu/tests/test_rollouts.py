@@ -14,12 +14,14 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from ..checkpoints import Checkpoints, load_checkpoint
-from ..engine import Engine, Request
+from ..engine import Engine
 from ..errors import InputError
 from ..parallel import make_mesh
+from ..request import Request
 from ..rollouts import Rollouts
 from ..settings import EngineSettings, SamplingParams
-from ..trainer import grpo_loss, loss, train
+from ..step import grpo_loss, loss
+from ..trainer import train
 from .engines import WIDE, wide_model
 
 AUXILIARY = {f.name: 0.0 for f in dataclasses.fields(WIDE) if f.name in ("load_balance", "router_z", "mtp_loss_weight")}

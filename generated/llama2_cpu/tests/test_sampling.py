@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ..engine import BIASES, Biases, SamplingMetadata, filter_logits, fold_seed, sample
+from ..sampling import BIASES, Biases, SamplingMetadata, filter_logits, fold_seed, sample
 
 
 def reference():

@@ -17,8 +17,9 @@ from safetensors.numpy import load_file, save_file
 from ..adapters import load_adapters
 from ..engine import Engine, replace_weights
 from ..errors import InputError
-from ..huggingface import adapter_layouts, empty_adapters, hf_layer_tensors, load_hf, read_adapter, save_hf
+from ..huggingface import hf_layer_tensors, load_hf, save_hf
 from ..model import Decoder
+from ..peft import adapter_layouts, empty_adapters, read_adapter
 from ..settings import EngineSettings, SamplingParams
 from .engines import WIDE, drafting, scoring
 from .served import ask, complete, save_served, served

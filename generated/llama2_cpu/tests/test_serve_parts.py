@@ -11,8 +11,8 @@ import types
 
 import pytest
 
-from ..engine import Request
 from ..errors import InputError
+from ..request import Request
 from ..settings import EngineSettings, SamplingParams
 from ..tokenizer import ByteTokenizer, NoTokenizer
 from .engines import WIDE

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ..data import open_tokens
+from ..documents import open_tokens
 from ..errors import InputError
 from ..tokenizer import load_tokenizer
 from .prepares import refused_prepare, run_prepare

@@ -10,12 +10,14 @@ import orbax.checkpoint as ocp
 import pytest
 from etils import epath
 
-from ..checkpoints import Checkpoints, atomic_directory, keep_tokenizer, kept_tokenizer
+from ..checkpoints import Checkpoints
 from ..cluster import DirectoryLock, check_lock
 from ..errors import InputError
+from ..monitor import Monitor
 from ..parallel import make_mesh
-from ..tokenizer import copy_tokenizer
-from ..trainer import Monitor, create_state
+from ..step import create_state
+from ..storage import atomic_directory
+from ..tokenizer import copy_tokenizer, keep_tokenizer, kept_tokenizer
 from .processes import PACKAGE, run_python
 from .saved import Numbers, restore_state, save_state
 from .small import SMALL

@@ -14,10 +14,10 @@ import pytest
 from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ..engine import Request
 from ..errors import InputError
 from ..model import Decoder
 from ..parallel import make_mesh
+from ..request import Request
 from ..rollouts import Rollouts
 from ..settings import SamplingParams
 from ..teacher import teacher_logprobs

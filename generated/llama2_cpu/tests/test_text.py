@@ -7,7 +7,7 @@ import pytest
 from etils import epath
 
 from ..chat_template import load_chat_template
-from ..openai import Stops, StopString, TokenScore, completion_logprobs
+from ..choices import Stops, StopString, TokenScore, completion_logprobs
 from ..text import Detokenizer
 from ..tokenizer import FileTokenizer, token_bytes
 from .made_tokenizers import CHECKPOINTS, KINDS, fallback, save_as_transformers_does

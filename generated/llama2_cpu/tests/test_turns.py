@@ -16,7 +16,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 from ..checkpoints import load_checkpoint
 from ..errors import InputError
 from ..parallel import make_mesh
-from ..rollouts import Prompt, Rollouts
+from ..prompts import Prompt
+from ..rollouts import Rollouts
 from ..settings import SamplingParams
 from ..text import load_ends
 from ..tokenizer import load_tokenizer

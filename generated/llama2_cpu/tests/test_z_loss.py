@@ -6,7 +6,7 @@ import dataclasses
 import jax
 import numpy as np
 
-from ..trainer import loss
+from ..step import loss
 from .small import SMALL
 from .start import random_batch, state_for
 

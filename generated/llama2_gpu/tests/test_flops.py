@@ -2,7 +2,7 @@
 """FLOPs against published counts."""
 
 from ..config import PRESETS
-from ..trainer import flops_per_token
+from ..monitor import flops_per_token
 
 
 def test_flops_of_llama2_7b():

@@ -10,11 +10,11 @@ import sys
 import jax
 import pytest
 
-from ..checkpoints import Checkpoints, keep_tokenizer, load_checkpoint, newest_config
+from ..checkpoints import Checkpoints, load_checkpoint, newest_config
 from ..config import Config
 from ..errors import InputError
 from ..parallel import make_mesh
-from ..tokenizer import copy_tokenizer, load_tokenizer
+from ..tokenizer import copy_tokenizer, keep_tokenizer, load_tokenizer
 from .processes import PACKAGE
 from .saved import restore_state, save_state, save_two
 from .small import SMALL

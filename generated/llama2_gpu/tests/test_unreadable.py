@@ -9,7 +9,7 @@ import pytest
 from ..checkpoints import Checkpoints
 from ..errors import InputError
 from ..parallel import make_mesh
-from ..trainer import create_state
+from ..step import create_state
 from .saved import raising, restore_state, save_state
 from .small import SMALL
 
