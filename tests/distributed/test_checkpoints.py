@@ -23,7 +23,7 @@ from llama2_cpu import cluster, errors
 from llama2_cpu.parallel import abstract, make_mesh
 from llama2_cpu.tests.saved import Numbers
 from llama2_cpu.tests.small import SMALL
-from llama2_cpu.trainer import checkpoint_items, create_state, new_state
+from llama2_cpu.step import checkpoint_items, create_state, new_state
 
 mesh = make_mesh(1, -1, 1)
 cluster.WAITS = checkpoint.WAITS = (0.1, 0.1)

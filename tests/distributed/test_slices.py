@@ -76,7 +76,7 @@ def test_a_step_compiles_for_two_slices(tmp_path):
         """
 from llama2_tpu.config import PRESETS
 from llama2_tpu.data import abstract_batch
-from llama2_tpu.trainer import compile_step, new_state
+from llama2_tpu.step import compile_step, new_state
 config = dataclasses.replace(PRESETS["tiny"], layers=2, width=256, heads=2, kv_heads=2, head_size=128, batch_size=8)
 mesh = make_mesh(2, 4, 1, devices("v5e:2x2", num_slices=2))
 with jax.set_mesh(mesh):
