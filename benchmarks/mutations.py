@@ -63,8 +63,8 @@ MUTATIONS = [
     ),
     fragment(
         "attention/attend_tiles",
-        "own[:, None, :, None] == others[:, None, None]",
-        "own[:, None, :, None] >= others[:, None, None]",
+        "query_ids[:, None, :, None] == others[:, None, None]",
+        "query_ids[:, None, :, None] >= others[:, None, None]",
         "packed documents see those before them",
         "llama2_cpu/tests/test_attention.py",
     ),
@@ -130,8 +130,8 @@ MUTATIONS = [
     # parallel
     fragment(
         "model/whole_experts",
-        'own = chosen - experts.number * jax.lax.axis_index(RULES["mlp"])',
-        "own = chosen",
+        'numbers = chosen - experts.number * jax.lax.axis_index(RULES["mlp"])',
+        "numbers = chosen",
         "each device takes its experts for the first ones",
         "tests/families/test_whole_experts.py",
     ),
@@ -319,7 +319,7 @@ MUTATIONS = [
     ),
     fragment(
         "engine/request",
-        "count = found[0] + 1 if found else len(tokens)",
+        "count = ends[0] + 1 if ends else len(tokens)",
         "count = len(tokens)",
         "draft tokens after eos stay",
         "llama2_cpu/tests/test_draft_ngram.py",
@@ -327,8 +327,8 @@ MUTATIONS = [
     # serving
     fragment(
         "serve/serve",
-        "if self.keys and not (known and",
-        "if self.keys and (known and",
+        "if self.keys and not key:",
+        "if self.keys and key:",
         "the right key is refused",
         "llama2_cpu/tests/test_serve.py -k key",
     ),
@@ -386,9 +386,9 @@ MUTATIONS = [
         "tests/test_recipe.py",
     ),
     generator(
-        "code/sourcemap",
-        "piece.origin.line + row)",
-        "piece.origin.line)",
+        "code/traced",
+        "self.origin.line + row)",
+        "self.origin.line)",
         "every line of a piece has its first line's origin",
         "tests/test_sourcemap.py tests/test_traced.py",
     ),

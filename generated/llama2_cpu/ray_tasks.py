@@ -6,7 +6,6 @@ python -m llama2_cpu.data prepare 'texts/*.parquet' OUT --tokenizer tokenizer.js
 
 import concurrent.futures
 import contextlib
-import importlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +34,7 @@ def run_task(folder: str, function: Callable, *arguments: Any) -> Any:
 
 
 class RayExecutor(concurrent.futures.Executor):
-    """Calls functions of data.py on the Ray cluster of RAY_ADDRESS, else of this machine, else on one started here."""
+    """Calls functions on the Ray cluster of RAY_ADDRESS, else on that of this machine, else on one started here."""
 
     def __init__(self):
         self.ray = import_ray()
@@ -47,8 +46,6 @@ class RayExecutor(concurrent.futures.Executor):
         self.task = self.ray.remote(max_retries=RETRIES)(run_task)
 
     def submit(self, function: Callable, /, *arguments: Any) -> concurrent.futures.Future:
-        # as workers import it: __main__, which runs here, is another program there
-        function = getattr(importlib.import_module(f"{__package__}.data"), function.__name__)
         future = concurrent.futures.Future()
 
         def end(done: concurrent.futures.Future) -> None:

@@ -6,14 +6,14 @@ the tokens of each node come from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
 import libcst as cst
 
 from generator.code.printing import NO_CAUSES, Body, Causes, Lines, Origins, Printer, Reader
-from generator.code.traced import Traced
+from generator.code.traced import Origin, Traced
 from generator.code.tree import HEAD, is_indented
 from generator.errors import LoomError
 
@@ -124,3 +124,23 @@ def _own_header(module: cst.Module) -> cst.Module:
     first: Any = module.body[0]
     first = first.with_changes(leading_lines=(*module.header, *first.leading_lines))
     return module.with_changes(header=(), body=(first, *module.body[1:]))
+
+
+def first_origin(node: cst.CSTNode, origins: Origins) -> Origin:
+    """Returns the line on which a statement begins, below its comments and decorators."""
+    above = {*getattr(node, "leading_lines", ()), *getattr(node, "decorators", ())}
+    queue = [node]
+    while queue:
+        part = queue.pop()
+        if part in origins and not isinstance(part, (cst.BaseParenthesizableWhitespace, cst.TrailingWhitespace)):
+            return origins[part][0][0]
+        queue += [child for child in reversed(part.children) if child not in above]
+    raise AssertionError("a statement without tokens")
+
+
+def attached(lines: Iterable[cst.EmptyLine]) -> tuple[cst.EmptyLine, ...]:
+    """Returns the comments right above a statement: those below the last blank line."""
+    found: list[cst.EmptyLine] = []
+    for line in lines:
+        found = [*found, line] if line.comment else []
+    return tuple(found)

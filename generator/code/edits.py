@@ -14,14 +14,14 @@ Nodes that stay keep the origins of their tokens, and so do nodes that change. W
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import dropwhile
 from typing import Any
 
 import libcst as cst
 
-from generator.code.concrete import Concrete, Statement, read_concrete
+from generator.code.concrete import Concrete, Statement, attached, first_origin, read_concrete
 from generator.code.printing import Block, Lines, Origins
 from generator.code.traced import Origin, Traced
 from generator.code.tree import TracedTree, position
@@ -289,23 +289,3 @@ class _Transformer(cst.CSTTransformer):
         if not body:
             body, above = [self._edits.below(above, self._edits.place_of(original.body[0]))], []
         return block.with_changes(body=body, footer=(*above, *block.footer))
-
-
-def first_origin(node: cst.CSTNode, origins: Origins) -> Origin:
-    """Returns the line on which a statement begins, below its comments and decorators."""
-    above = {*getattr(node, "leading_lines", ()), *getattr(node, "decorators", ())}
-    queue = [node]
-    while queue:
-        part = queue.pop()
-        if part in origins and not isinstance(part, (cst.BaseParenthesizableWhitespace, cst.TrailingWhitespace)):
-            return origins[part][0][0]
-        queue += [child for child in reversed(part.children) if child not in above]
-    raise AssertionError("a statement without tokens")
-
-
-def attached(lines: Iterable[cst.EmptyLine]) -> tuple[cst.EmptyLine, ...]:
-    """Returns the comments right above a statement: those below the last blank line."""
-    found: list[cst.EmptyLine] = []
-    for line in lines:
-        found = [*found, line] if line.comment else []
-    return tuple(found)

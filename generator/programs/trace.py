@@ -6,8 +6,6 @@ that two versions never meet. A failure is a fact too: {"undecided": reason}.
 
 from __future__ import annotations
 
-import ast
-import builtins
 import dataclasses
 import functools
 import importlib.util
@@ -16,7 +14,7 @@ import json
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,7 +25,7 @@ import jax
 import numpy as np
 
 from generator.programs.canonical import JaxprHasher
-from generator.programs.sources import functions_of
+from generator.programs.recording import instrument, recorded, without_recording
 from generator.programs.verdicts import DECODING, EVALUATION, INITIAL, MESH, SCRATCH, TRAINING
 
 MODULES = "config", "parallel", "data", "model", "step", "engine"
@@ -42,79 +40,6 @@ STEPS = {
     "decode, int8": (1, False, 0, True),
 }
 MESHES = (2, 2, 2), (2, 4, 1), (1, 8, 1)
-recorded: set[tuple[str, bool]] = set()
-is_paused = False
-
-
-def record(place: str, value: Any = True) -> Any:
-    """Records that a place ran, and the value of a test there, which it returns."""
-    if not is_paused:
-        recorded.add((place, bool(value)))
-    return value
-
-
-@contextmanager
-def without_recording() -> Iterator[None]:
-    """Pauses recording, for code that runs before a program is traced and is in none."""
-    global is_paused
-    before, is_paused = is_paused, True
-    try:
-        yield
-    finally:
-        is_paused = before
-
-
-class _Recorder(ast.NodeTransformer):
-    """Inserts a call of `record` before each statement of a function, and around each test.
-
-    Attributes:
-        places: the records that a run of all statements, and of all tests both ways, leaves.
-    """
-
-    def __init__(self, name: str):
-        self.name = name
-        self.places: set[tuple[str, bool]] = set()
-
-    def _call(self, *test: ast.expr) -> ast.expr:
-        place = f"{self.name}:{len(self.places)}"
-        self.places |= {(place, True), (place, False)} if test else {(place, True)}
-        return ast.Call(ast.Name("__record__", ast.Load()), [ast.Constant(place), *test], [])
-
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        super().generic_visit(node)
-        for name, value in ast.iter_fields(node):
-            if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
-                setattr(node, name, [line for statement in value for line in (ast.Expr(self._call()), statement)])
-            elif name in ("test", "guard") and value:
-                setattr(node, name, self._call(value))
-            elif name == "elt" or (name == "body" and isinstance(node, ast.Lambda)):
-                setattr(node, name, ast.BoolOp(ast.And(), [self._call(), value]))
-        if isinstance(node, ast.comprehension):
-            node.ifs = [self._call(test) for test in node.ifs]
-        elif isinstance(node, ast.BoolOp):
-            node.values[:-1] = [self._call(test) for test in node.values[:-1]]
-        elif isinstance(node, ast.Compare) and len(node.ops) > 1:
-            return self._call(node)
-        return node
-
-
-def instrument(folder: Path) -> dict[str, set[tuple[str, bool]]]:
-    """Rewrites the modules of a folder so that functions record what runs.
-
-    Returns:
-        `path:function` -> the records of a run of all of it.
-    """
-    builtins.__record__ = record  # type: ignore[attr-defined]
-    result: dict[str, set[tuple[str, bool]]] = {}
-    for path in folder.rglob("*.py"):
-        tree = ast.parse(path.read_bytes())
-        for name, function in functions_of(tree):
-            key = f"{path.relative_to(folder).as_posix()}:{name}"
-            recorder = _Recorder(f"{key}:{function.lineno}")
-            recorder.visit(function)
-            result.setdefault(key, set()).update(recorder.places)
-        path.write_text(ast.unparse(tree), encoding="utf-8")
-    return result
 
 
 def attempt(job: Callable[[], Any]) -> Any:
@@ -217,7 +142,7 @@ def _with_config(module: Any, name: str, config: Any) -> Callable:
 
 
 def _engine_step(
-    package: SimpleNamespace, config: Any, model: Any, tokens: int, whole: bool, drafts: int, int8: bool
+    package: SimpleNamespace, config: Any, model: Any, tokens: int, score_all: bool, drafts: int, int8: bool
 ) -> tuple[Callable, dict[str, Any]]:
     """Returns a function of arrays that runs a step of an engine, and its abstract arguments.
 
@@ -234,7 +159,9 @@ def _engine_step(
 
     with mock.patch.object(package.engine, "Device", make_device), without_recording():
         empty = package.engine.Engine(config, None, set(), sizes).device
-        step = empty.nothing(ROWS, empty.widths[-1])
+        shapes = getattr(empty, "shapes", empty)  # of an older package, which has them in its device
+        make_step = empty.dummy_step if hasattr(empty, "dummy_step") else empty.nothing
+        step = make_step(ROWS, shapes.widths[-1])
     if drafts:
         step = step._replace(draft_tokens=np.zeros((ROWS, drafts), np.int32))
     ((_, _, *rest),) = calls
@@ -243,7 +170,7 @@ def _engine_step(
         with without_recording():
             device = device_class(config, model, *rest)
         device.key, device.value, device.slots = arrays["key"], arrays["value"], arrays["slots"]
-        output = device.run(step, tokens, whole)
+        output = device.run(step, tokens, score_all)
         return output, {"key": device.key, "value": device.value, "slots": device.slots}
 
     arrays = {"key": empty.key, "value": empty.value, "slots": empty.slots}

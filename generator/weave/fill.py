@@ -16,7 +16,8 @@ from typing import Any, cast
 
 import libcst as cst
 
-from generator.code.edits import Edits, Statement, attached
+from generator.code.concrete import attached
+from generator.code.edits import Edits, Statement
 from generator.code.literals import literal
 from generator.code.traced import Traced
 from generator.code.tree import TracedTree, called_name, children, walk

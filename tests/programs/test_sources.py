@@ -8,8 +8,8 @@ import random
 
 import pytest
 
+from generator.programs.recording import instrument, recorded
 from generator.programs.sources import find_host_changes, functions_of, is_same_code
-from generator.programs.trace import instrument, recorded
 
 # a statement moves to another block; all statements and their order stay
 MOVED = {
