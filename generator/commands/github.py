@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
+from os.path import commonprefix
 
 from generator.code.hunks import hunks
 from generator.code.traced import Origin
@@ -19,14 +20,17 @@ from generator.package.package import Package
 
 
 def _find_source(finding: Finding, builder: PackageBuilder, package: Package) -> tuple[int, Origin | None]:
-    """Returns the first line of a file, from 1, that differs from the woven one, and its origin; 0 without one."""
+    """Returns the first line of a file, from 1, that differs from the woven one, and its origin there; 0 without one."""
     path = finding.path.removeprefix(f"{display_path(builder.folder)}/")
     if path in package.files and kind_of(builder.folder / path) == "file":
         text = (builder.folder / path).read_bytes().decode(errors="replace")
-        for old, new in hunks(package.files[path].split("\n"), text.split("\n")):
-            segments = package.origins.get(path, [])
+        woven, lines = package.files[path].split("\n"), text.split("\n")
+        for old, new in hunks(woven, lines):
+            if not (segments := package.origins.get(path, [])):
+                return new.start + 1, None
             row = min(old.start, len(segments) - 1)
-            return new.start + 1, segments[row][0][1] if segments else None
+            column = len(commonprefix([woven[row], *lines[new.start : new.stop][:1]]))
+            return new.start + 1, [origin for start, origin in segments[row] if start <= column][-1]
     return 0, None
 
 

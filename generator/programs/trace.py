@@ -65,8 +65,9 @@ def import_package(name: str) -> SimpleNamespace:
     """Imports the modules that have entry points; a package that does not serve has no engine."""
     with without_recording():
         files = {module: module for module in MODULES if importlib.util.find_spec(f"{name}.{module}")}
+        files.setdefault("config", "config")  # which tells why there is none
         older = [module for module in ("trainer", "train") if importlib.util.find_spec(f"{name}.{module}")]
-        files.setdefault("step", older[0])  # where steps are in the file of the loop, as they were
+        files |= {"step": module for module in older[:1] if "step" not in files}  # the file of the loop had the steps
         return SimpleNamespace(**{module: importlib.import_module(f"{name}.{file}") for module, file in files.items()})
 
 
