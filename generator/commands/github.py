@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
-from os.path import commonprefix
+from itertools import takewhile
 
 from generator.code.hunks import hunks
 from generator.code.traced import Origin
@@ -20,7 +20,7 @@ from generator.package.package import Package
 
 
 def _find_source(finding: Finding, builder: PackageBuilder, package: Package) -> tuple[int, Origin | None]:
-    """Returns the first line of a file, from 1, that differs from the woven one, and its origin there; 0 without one."""
+    """Returns the first line of a file, from 1, that differs from the woven one, and its origin; 0 without one."""
     path = finding.path.removeprefix(f"{display_path(builder.folder)}/")
     if path in package.files and kind_of(builder.folder / path) == "file":
         text = (builder.folder / path).read_bytes().decode(errors="replace")
@@ -29,7 +29,8 @@ def _find_source(finding: Finding, builder: PackageBuilder, package: Package) ->
             if not (segments := package.origins.get(path, [])):
                 return new.start + 1, None
             row = min(old.start, len(segments) - 1)
-            column = len(commonprefix([woven[row], *lines[new.start : new.stop][:1]]))
+            letters = zip(woven[row], lines[new.start], strict=False) if new else ()
+            column = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], letters))
             return new.start + 1, [origin for start, origin in segments[row] if start <= column][-1]
     return 0, None
 

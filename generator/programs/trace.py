@@ -66,8 +66,9 @@ def import_package(name: str) -> SimpleNamespace:
     with without_recording():
         files = {module: module for module in MODULES if importlib.util.find_spec(f"{name}.{module}")}
         files.setdefault("config", "config")  # which tells why there is none
-        older = [module for module in ("trainer", "train") if importlib.util.find_spec(f"{name}.{module}")]
-        files |= {"step": module for module in older[:1] if "step" not in files}  # the file of the loop had the steps
+        for older in "trainer", "train":  # the file of the loop, which once had the steps
+            if importlib.util.find_spec(f"{name}.{older}"):
+                files.setdefault("step", older)
         return SimpleNamespace(**{module: importlib.import_module(f"{name}.{file}") for module, file in files.items()})
 
 
