@@ -280,7 +280,12 @@ class TestSharedNames:
     ("package", "old", "new", "fragment"),
     [
         ("one", "    y = y + 1\n    y = y * y\n", "", "model/shift"),
-        ("two", "    return helper(x * math.pi)  # up\n", "    y = x * math.pi  # up\n    return y + 0\n", "model/tools"),
+        (
+            "two",
+            "    return helper(x * math.pi)  # up\n",
+            "    y = x * math.pi  # up\n    return y + 0\n",
+            "model/tools",
+        ),
     ],
 )
 def test_a_feature_that_is_deleted_by_hand(repository, package, old, new, fragment):
