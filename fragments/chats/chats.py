@@ -154,7 +154,12 @@ class Chats(WithTemplate):
         return weigh(places, [(len(prompt), size + 1, 1)], float(self.loss_on == "all"))
 
 
-@splice("train.end")
-def _():
+def print_remarks() -> None:
+    """Prints how many chats were not taken as they are, and how."""
     for what, sources in TOLD.items():
         print(f"chats {what}: {len(sources):,}{' or more' if len(sources) == TOLD_AT_MOST else ''}")
+
+
+@splice("train.end")
+def _():
+    print_remarks()

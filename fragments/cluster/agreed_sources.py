@@ -6,8 +6,8 @@ from generator.language.roles import fingerprint, on_all_processes, require_equa
 requires("sources")
 
 
-@splice("train.source")
-def _(source, config, batches, data, held_out):
-    data = on_all_processes(lambda: source(config, batches["tokens"].sharding))
+@splice("open_data.open")
+def _(source, config, sharding, data, held_out):
+    data = on_all_processes(lambda: source(config, sharding))
     require_equal("data", [fingerprint(config.data), fingerprint(config.eval_data or config.data)])
     held_out = on_all_processes(data.held_out)

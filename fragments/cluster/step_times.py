@@ -13,11 +13,17 @@ from jax.experimental import multihost_utils
 from generator.language import proceed, splice
 
 
-def compare_processes(work: list[float]) -> dict[str, float]:
-    """Returns which process takes longest for its batch in its median step, these seconds, and the median of all."""
+def compare_processes(step: int, work: list[float]) -> dict[str, float]:
+    """Returns which process takes longest for its batch in its median step, these seconds, and the median of all.
+
+    Prints them too if there are several.
+    """
     seconds = multihost_utils.process_allgather(np.float32(np.median(work))).reshape(-1)
-    values = {"slowest": seconds.argmax(), "slowest_seconds": seconds.max(), "median_seconds": np.median(seconds)}
-    return {f"processes/{name}": value.item() for name, value in values.items()}
+    slowest, longest, median = seconds.argmax().item(), seconds.max().item(), np.median(seconds).item()
+    if jax.process_count() > 1:
+        times = f"{longest:.3f} s for its batch, the median {median:.3f} s"
+        print(f"step {step}: process {slowest} is the slowest: {times}", flush=True)
+    return {"processes/slowest": slowest, "processes/slowest_seconds": longest, "processes/median_seconds": median}
 
 
 @splice("Monitor.parameters")
@@ -33,8 +39,5 @@ def _(monitor):
 
 @splice("train.flush")
 def _(step, monitor):
-    monitor.record(step, times := compare_processes(monitor.work))
+    monitor.record(step, compare_processes(step, monitor.work))
     monitor.work.clear()
-    if jax.process_count() > 1:
-        text = "step {}: process {} is the slowest: {:.3f} s for its batch, the median {:.3f} s"
-        print(text.format(step, *times.values()), flush=True)

@@ -7,6 +7,7 @@ import statistics
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from typing import Annotated
 
 import jax
@@ -49,7 +50,12 @@ def _(stack, directory):
     stack.callback(watchdog.put, None)
 
 
+def step_limit(config: TrainConfig, seconds: Sequence[float]) -> float:
+    """Returns for how many seconds the next step may take, after steps that took `seconds`; 0: for ever."""
+    longest = config.hang_factor * statistics.median(seconds or [0])
+    return config.hang_seconds and max(config.hang_seconds, longest)
+
+
 @splice("train.before_batch", before="goodput")
 def _(watchdog, config, monitor):
-    limit = max(config.hang_seconds, config.hang_factor * statistics.median(monitor.seconds or [0]))
-    watchdog.put(config.hang_seconds and limit)
+    watchdog.put(step_limit(config, monitor.seconds))

@@ -44,6 +44,6 @@ def _(data, sources):
     sources = [read_description(x) or [[file.name, file.stat().st_size] for file in find_files(x)] for x in paths]
 
 
-@splice("train.index", optional=True)
-def _(config, paths):
-    paths = [path for data in (config.data, config.eval_data) if data for _, path in split_mixture(data)]
+@splice("keep_indices.sources", optional=True)
+def _(config, sources):
+    sources = [path for data in (config.data, config.eval_data) if data for _, path in split_mixture(data)]

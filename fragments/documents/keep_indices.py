@@ -32,8 +32,10 @@ def index_files(sources: Iterable[str], field: str) -> None:
 
 
 @contextlib.contextmanager
-def keep_indices(config: Config, sources: list[str]) -> Iterator[None]:
+def keep_indices(config: Config) -> Iterator[None]:
     """Keeps the indices of the files that are opened meanwhile beside the run, if it has a local directory."""
+    with point("keep_indices.sources", config):
+        sources = [data for data in (config.data, config.eval_data) if data]
     try:
         if config.checkpoint_dir and "://" not in config.checkpoint_dir:
             INDEX_FOLDERS.append(Path(config.checkpoint_dir).expanduser() / "index")
@@ -45,7 +47,5 @@ def keep_indices(config: Config, sources: list[str]) -> Iterator[None]:
 
 @splice("train.data")
 def _(config):
-    with point("train.index", config):
-        paths = [data for data in (config.data, config.eval_data) if data]
-    with keep_indices(config, paths):
+    with keep_indices(config):
         proceed()

@@ -5,13 +5,14 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from generator.language import proceed, splice
+from generator.language import point, splice
 from generator.language.roles import (
     Config,
     Decoder,
     Engine,
     EngineSettings,
     InputError,
+    Monitor,
     NonNegativeInt,
     evaluate_tasks,
     find_tasks,
@@ -44,25 +45,33 @@ def score_tasks(config: Config, model: Decoder, mesh: Mesh, table: Any) -> dict[
     return {f"eval/{task}/{name.removesuffix(',none')}": x for (task, name), x in numbers.items()}
 
 
-@splice("train.ready")
-def _(config, mesh):
-    if config.eval_tasks:
-        if jax.process_count() > 1 or any(mesh.shape.get(axis, 1) > 1 for axis in ("stage", "context")):
-            raise InputError("--eval-tasks: needs one process, without --mesh-stage and --mesh-context")
-        tasks = find_tasks(config.eval_tasks)
-
-
-@splice("train.directory")
-def _(config, held_out):
-    if config.eval_tasks and not held_out:
+def open_tasks(config: Config, mesh: Mesh, held_out: list[dict]) -> Any:
+    """Returns lm-eval's table of tasks; None without --eval-tasks. Raises InputError if they cannot be evaluated."""
+    if not config.eval_tasks:
+        return None
+    if jax.process_count() > 1 or any(mesh.shape.get(axis, 1) > 1 for axis in ("stage", "context")):
+        raise InputError("--eval-tasks: needs one process, without --mesh-stage and --mesh-context")
+    if not held_out:
         raise InputError("--eval-tasks: comes with evaluations on held-out data: give --eval-share or --eval-data")
+    return find_tasks(config.eval_tasks)
 
 
-@splice("train.evaluation", before="goodput")
-def _(config, state, step, mesh, monitor, tasks):
-    proceed()
+def record_tasks(step: int, config: Config, model: Decoder, mesh: Mesh, table: Any, monitor: Monitor) -> None:
+    """Evaluates on --eval-tasks if the step is one that does."""
     every = config.eval_tasks_every
-    if config.eval_tasks and (step == config.steps or (every and step % every == 0)):
-        scores = score_tasks(config, state.model, mesh, tasks)
+    with point("record_tasks.due", config, step):
+        is_due = bool(config.eval_tasks) and (step == config.steps or (every > 0 and step % every == 0))
+    if is_due:
+        scores = score_tasks(config, model, mesh, table)
         monitor.record(step, scores)
         print(f"step {step}: {', '.join(f'{name} {x:.4f}' for name, x in scores.items())}", flush=True)
+
+
+@splice("train.opened")
+def _(config, mesh, held_out):
+    tasks = open_tasks(config, mesh, held_out)
+
+
+@splice("train.evaluated_first", "train.evaluated", before="goodput")
+def _(step, config, state, mesh, tasks, monitor):
+    record_tasks(step, config, state.model, mesh, tasks, monitor)

@@ -153,10 +153,14 @@ class LocalCheckpoints:
         return None
 
 
-@splice("train.settings")
-def _(config):
+def is_local_due(step: int, config: CheckpointConfig) -> bool:
+    return config.local_checkpoint_every > 0 and step % config.local_checkpoint_every == 0
+
+
+@splice("check_config.together")
+def _(config, problems):
     if bool(config.local_checkpoint_dir) != bool(config.local_checkpoint_every):
-        raise InputError("--local-checkpoint-dir and --local-checkpoint-every: give both, or neither")
+        problems.append("--local-checkpoint-dir and --local-checkpoint-every: give both, or neither")
 
 
 @splice("restore_or_create.restore")
@@ -174,7 +178,7 @@ def _(config, checkpoints, target, data, step, saved, items):
 @splice("train.checkpoint_due")
 def _(step, config, is_last, checkpoint_due):
     is_shared = is_last or step % config.checkpoint_every == 0
-    checkpoint_due = is_shared or (config.local_checkpoint_every > 0 and step % config.local_checkpoint_every == 0)
+    checkpoint_due = is_shared or is_local_due(step, config)
 
 
 @splice("train.save")

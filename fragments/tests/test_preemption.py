@@ -47,15 +47,15 @@ def test_signals_end_a_run_at_its_next_step(phase, tmp_path, monkeypatch, capsys
     module, calls = train_module(), []
 
     def signalled(name, at=1):
-        places = module.Batches, module, sys.modules[module.Texts.__module__]
+        places = module.Batches, module, sys.modules[getattr(module, "open_data", module.train).__module__]
         place = next(x for x in places if hasattr(x, name))
         do = getattr(place, name)
 
-        def call(*arguments):
+        def call(*arguments, **settings):
             calls.append(name)
             for number in (signal.SIGTERM,) * 2 if calls.count(name) == at else ():
                 signal.raise_signal(number)
-            return do(*arguments)
+            return do(*arguments, **settings)
 
         monkeypatch.setattr(place, name, call, raising=False)
 

@@ -11,12 +11,21 @@ from jax import Array
 from jax.experimental import multihost_utils
 from jax.sharding import PartitionSpec
 
-from generator.language import proceed, splice
+from generator.language import splice
 from generator.language.roles import ExitCode, NonNegativeInt, Stop, TrainState, checksums, named_arrays
 
 
 class TrainConfig:
     check_every: NonNegativeInt = 0  # interval of steps run twice that must agree, with memory for two states; 0: none
+
+
+def checked_step(
+    compiled_step: jax.stages.Compiled, state: TrainState, batch: dict, step: int, config: TrainConfig
+) -> tuple[TrainState, dict[str, Array]]:
+    """Runs step number `step`, twice if it is one that is checked."""
+    if config.check_every and step % config.check_every == 0:
+        return step_twice(compiled_step, state, batch)
+    return compiled_step(state, batch)
 
 
 def step_twice(step: jax.stages.Compiled, state: TrainState, batch: dict) -> tuple[TrainState, dict[str, Array]]:
@@ -42,7 +51,4 @@ def step_twice(step: jax.stages.Compiled, state: TrainState, batch: dict) -> tup
 
 @splice("train.step")
 def _(compiled_step, state, metrics, batch, step, config):
-    if config.check_every and (step + 1) % config.check_every == 0:
-        state, metrics = step_twice(compiled_step, state, batch)
-    else:
-        proceed()
+    state, metrics = checked_step(compiled_step, state, batch, step + 1, config)

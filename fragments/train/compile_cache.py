@@ -10,9 +10,14 @@ class TrainConfig:
     compile_cache: str = ""  # folder of JAX's compilation cache; "": JAX_COMPILATION_CACHE_DIR, if set
 
 
+def keep_programs(folder: str) -> None:
+    """Keeps compiled programs in a folder, for this process and later ones; "": as JAX is configured."""
+    if folder:
+        absolute(folder).mkdir(parents=True, exist_ok=True)
+        jax.config.update("jax_compilation_cache_dir", str(absolute(folder)))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # small programs too
+
+
 @splice("train.settings")
 def _(config):
-    if config.compile_cache:
-        absolute(config.compile_cache).mkdir(parents=True, exist_ok=True)
-        jax.config.update("jax_compilation_cache_dir", str(absolute(config.compile_cache)))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # small programs too
+    keep_programs(config.compile_cache)

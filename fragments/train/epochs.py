@@ -9,7 +9,7 @@ from typing import Any
 import grain
 
 from generator.language import requires, splice
-from generator.language.roles import Batches, InputError, NonNegativeFloat, split_mixture
+from generator.language.roles import Batches, Config, InputError, NonNegativeFloat, split_mixture
 
 requires("data/mixture")
 
@@ -41,11 +41,17 @@ def steps_left(data: Batches, epochs: float) -> int:
     return steps
 
 
+def with_steps_of_epochs(config: Config, step: int, data: Batches) -> Config:
+    """Returns the config with the step after which --epochs end."""
+    if not hasattr(data, "sequences"):
+        raise InputError(f"--epochs {config.epochs}: counts documents, and these are prompts: give --steps")
+    steps = step + steps_left(data, config.epochs)
+    print(f"{config.epochs} epochs end after step {steps}")
+    return dataclasses.replace(config, steps=steps)
+
+
 @splice("train.restored", before="train/ema")
 def _(config, step, data, checkpoints):
     if config.epochs:
-        if not hasattr(data, "sequences"):
-            raise InputError(f"--epochs {config.epochs}: counts documents, and these are prompts: give --steps")
-        config = dataclasses.replace(config, steps=step + steps_left(data, config.epochs))
+        config = with_steps_of_epochs(config, step, data)
         checkpoints.config = config
-        print(f"{config.epochs} epochs end after step {config.steps}")

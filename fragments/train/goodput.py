@@ -3,7 +3,10 @@
 import collections
 import time
 
+from jax import Array
+
 from generator.language import point, proceed, splice
+from generator.language.roles import Batches
 
 
 class Goodput:
@@ -20,7 +23,12 @@ class Goodput:
         self.seconds[part] += self.clock - before
 
     def shares(self) -> dict[str, float]:
-        return {part: seconds / sum(self.seconds.values()) for part, seconds in self.seconds.items()}
+        total = sum(self.seconds.values())
+        return {f"goodput/{part}": seconds / total for part, seconds in self.seconds.items()}
+
+    def summary(self) -> str:
+        shares = (f"{name.removeprefix('goodput/')} {share:.1%}" for name, share in self.shares().items())
+        return f"goodput: {', '.join(shares)}"
 
 
 @splice("train.start")
@@ -39,9 +47,8 @@ def _(goodput):
     goodput.spent("compiling")
 
 
-@splice("train.evaluation")
+@splice("train.evaluated_first", "train.evaluated")
 def _(goodput):
-    proceed()
     goodput.spent("evaluation")
 
 
@@ -50,10 +57,16 @@ def _(goodput):
     goodput.spent("steps")
 
 
+def batch_wait(pending: tuple[int, dict[str, Array]] | None, data: Batches) -> str:
+    """Returns the part that the time until the next batch belongs to: while the device is busy, its step."""
+    with point("batch_wait.part", data):
+        part = "data" if not pending or pending[1]["train/loss"].is_ready() else "steps"
+    return part
+
+
 @splice("train.before_step", before="profile")
 def _(goodput, pending, data):
-    with point("goodput.data", goodput, data):
-        goodput.spent("data" if not pending or pending[1]["train/loss"].is_ready() else "steps")  # idle or busy
+    goodput.spent(batch_wait(pending, data))
 
 
 @splice("train.saved", "train.end")
@@ -63,7 +76,7 @@ def _(goodput):
 
 @splice("train.flush")
 def _(goodput, step, monitor):
-    monitor.record(step, {f"goodput/{part}": share for part, share in goodput.shares().items()})
+    monitor.record(step, goodput.shares())
 
 
 @splice("train.flushed")
@@ -73,4 +86,4 @@ def _(goodput):
 
 @splice("train.end")
 def _(goodput):
-    print("goodput:", ", ".join(f"{part} {share:.1%}" for part, share in goodput.shares().items()))
+    print(goodput.summary())

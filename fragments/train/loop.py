@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import time
+from collections.abc import Callable
 
 import jax
 from jax.sharding import Mesh
@@ -55,6 +56,18 @@ def restore_or_create(
     return step, create_state(config, mesh, items.get("model")), bool(items)  # of imported weights, or new
 
 
+def evaluate_held_out(
+    compiled: Callable, step: int, state: TrainState, held_out: list[dict], data: Batches, monitor: Monitor
+) -> None:
+    """Records and prints the mean loss over held-out batches; `compiled` is `eval_step`."""
+    with point("evaluate_held_out.sums", compiled, state, held_out, data):
+        sums = [compiled(state.model, data.to_devices(batch)) for batch in held_out]
+    with point("evaluate_held_out.mean", sums, held_out, step, monitor):
+        total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
+        monitor.record(step, {"eval/loss": total / targets})
+        print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
+
+
 def train(config: Config) -> None:
     """Trains up to `config.steps`, from the newest checkpoint if the directory holds one."""
     point("train.start", config)
@@ -68,9 +81,10 @@ def train(config: Config) -> None:
     with point("train.data", config, batches):
         data = Batches(config, batches["tokens"].sharding)
         held_out = held_out_batches(config, data.rows)
+    point("train.opened", config, mesh, held_out)
     directory = absolute(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
     with contextlib.ExitStack() as stack:
-        point("train.directory", stack, directory, config, held_out)
+        point("train.directory", stack, directory, config)
         stack.enter_context(jax.set_mesh(mesh))
         checkpoints = Checkpoints(directory, config)
         step, state, is_restored = restore_or_create(config, mesh, checkpoints, data)
@@ -87,25 +101,17 @@ def train(config: Config) -> None:
             monitor = Monitor(directory, config, step)
         stack.callback(monitor.close)
         stack.callback(checkpoints.close)  # closes first, as the last checkpoint matters more than metrics
-        point("train.compiled", stack, step, config, state, data, monitor, checkpoints, mesh)
+        point("train.compiled", stack, directory, step, config, state, data, monitor, checkpoints, mesh)
         pending = None  # the last step and its metrics, which the device is still working on
         is_last = False
-
-        def evaluate() -> None:
-            with point("train.evaluate", compiled_eval_step, data, held_out, state, checkpoints, step):
-                sums = [compiled_eval_step(state.model, data.to_devices(batch)) for batch in held_out]
-            with point("train.evaluation", sums, held_out, config, state, step, mesh, monitor):
-                total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
-                monitor.record(step, {"eval/loss": total / targets})
-                print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
-
         if step == 0 and held_out and (config.eval_first or is_restored):
-            evaluate()
+            evaluate_held_out(compiled_eval_step, step, state, held_out, data, monitor)
+            point("train.evaluated_first", step, state, config, mesh, monitor)
         while not is_last:
-            point("train.before_batch", config, monitor, data=data, state=state)
+            point("train.before_batch", config, monitor)
             with point("train.batch", checkpoints, step, state, data, monitor):
                 batch = data.to_devices(next(data))
-            point("train.before_step", stack, pending, directory, step, config, data=data)
+            point("train.before_step", pending, step, data)
             with point("train.step", compiled_step, state, batch, step, config):
                 state, metrics = compiled_step(state, batch)
             step += 1
@@ -126,7 +132,9 @@ def train(config: Config) -> None:
                 point("train.caught_up")
                 with point("train.recorded", state):
                     if evaluation_due:
-                        evaluate()
+                        with point("train.evaluate", step, state, data, checkpoints):
+                            evaluate_held_out(compiled_eval_step, step, state, held_out, data, monitor)
+                        point("train.evaluated", step, state, config, mesh, monitor)
                     # none after a skipped step: old checkpoints stay, and a resumed run repeats the step
                     if checkpoint_due and (is_last or not monitor.skipped):
                         with point("train.save", checkpoints, step, state, data):

@@ -89,7 +89,7 @@ def _(metrics, sums):
     metrics["train/mtp_loss"] = sums["mtp_cross_entropy"].sum() / jnp.maximum(sums["mtp_targets"].sum(), 1)
 
 
-@splice("train.objective", optional=True)
+@splice("check_objective.terms", optional=True)
 def _(config):
     if config.mtp_loss_weight and config.objective != "next_token":
         problem = f"is of tokens, not of --objective {config.objective}: give 0"

@@ -31,11 +31,16 @@ def objectives() -> dict[str, Callable]:
     return losses
 
 
-@splice("train.settings")
-def _(config):
+def check_objective(config: TrainConfig) -> None:
+    """Raises InputError for an objective that there is not, and for settings of another one."""
     if config.objective not in objectives():
         raise InputError(f"--objective {config.objective}: must be one of {', '.join(objectives())}")
-    point("train.objective", config)
+    point("check_objective.terms", config)
+
+
+@splice("train.settings")
+def _(config):
+    check_objective(config)
 
 
 @splice("loss.objective")
@@ -58,8 +63,8 @@ def _(names):
     names.add("objective")
 
 
-@splice("train.evaluation")
-def _(sums, monitor, step):
+@splice("evaluate_held_out.mean", after="preemption")
+def _(sums, step, monitor):
     proceed()
     for metric in sums[0]["objective"]:
         mean = sum(float(x["objective"][metric]) for x in sums) / sum(float(x["targets"]) for x in sums)

@@ -44,7 +44,7 @@ def grpo_loss(log_likelihood: Array, batch: dict[str, Array], config: TrainConfi
     return loss, jnp.sum(weights), sums
 
 
-@splice("train.objective")
+@splice("check_objective.terms")
 def _(config):
     if (config.ratio_per, config.loss_per) == ("sequence", "token"):
         raise InputError("--ratio-per sequence: weighs whole completions: give --loss-per sequence as well")

@@ -2,16 +2,19 @@
 
 import os
 import signal
+from typing import NoReturn
 
 import jax
 
 from generator.language import proceed, splice
 from generator.language.roles import ExitCode, Stop
 
+signals: list[int] = []  # that this process received, in order
 
-def receive_signals() -> list[int]:
+
+def receive_signals() -> None:
     """Collects signals from now on: the next step is the last. A second Ctrl-C ends the program at once."""
-    signals: list[int] = []
+    signals.clear()
 
     def receive(number: int, _: object) -> None:
         signals.append(number)
@@ -22,42 +25,54 @@ def receive_signals() -> list[int]:
     if jax.process_count() == 1:  # several processes agree on the last step through jax.distributed
         signal.signal(signal.SIGTERM, receive)
         signal.signal(signal.SIGINT, receive)
-    return signals
 
 
-def stop_before_a_step(signals: list[int]) -> None:
+def stop_before_a_step() -> None:
     """Raises Stop if a signal came, as there is nothing to save."""
     if signals:
         name = signal.Signals(signals[0]).name
         raise Stop(f"stopped by {name} before a step: the same command continues", ExitCode.PREEMPTED)
 
 
+def end_preempted(step: int) -> NoReturn:
+    """Ends the program with a code that says that the same command goes on after this step."""
+    reason = signal.Signals(signals[0]).name if signals else "preemption"
+    print(f"stopped by {reason} after step {step}, which is saved: the same command continues")
+    raise SystemExit(ExitCode.PREEMPTED)
+
+
 @splice("train.ready")
 def _():
-    signals = receive_signals()
+    receive_signals()
     stopping = False
 
 
 @splice("train.compile")
-def _(signals):
-    stop_before_a_step(signals)
+def _():
+    stop_before_a_step()
     proceed()
-    stop_before_a_step(signals)
+    stop_before_a_step()
 
 
-@splice("train.evaluate")
-def _(compiled_eval_step, data, held_out, state, sums, signals):
-    sums = [compiled_eval_step(state.model, data.to_devices(batch)) for batch in held_out if not signals]
+@splice("evaluate_held_out.sums")
+def _(compiled, data, held_out, state, sums):
+    sums = [compiled(state.model, data.to_devices(batch)) for batch in held_out if not signals]
 
 
-@splice("train.evaluation", after="goodput")
+@splice("evaluate_held_out.mean")
 def _(sums, held_out):
-    if len(sums) == len(held_out):
+    if len(sums) == len(held_out):  # no signal came
         proceed()
 
 
+@splice("record_tasks.due", optional=True)
+def _(is_due):
+    proceed()
+    is_due = is_due and not signals
+
+
 @splice("train.is_last")
-def _(step, config, is_last, checkpoints, signals):
+def _(step, config, is_last, checkpoints):
     stopping = bool(signals) or checkpoints.manager.reached_preemption(step)
     is_last = stopping or step == config.steps
 
@@ -68,8 +83,6 @@ def _(step, config, held_out, is_last, evaluation_due, stopping):
 
 
 @splice("train.end", after="goodput")
-def _(step, stopping, signals):
+def _(step, stopping):
     if stopping:
-        reason = signal.Signals(signals[0]).name if signals else "preemption"
-        print(f"stopped by {reason} after step {step}, which is saved: the same command continues")
-        raise SystemExit(ExitCode.PREEMPTED)
+        end_preempted(step)

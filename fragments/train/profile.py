@@ -4,6 +4,8 @@ import contextlib
 import re
 
 import jax
+from etils import epath
+from jax import Array
 
 from generator.language import proceed, requires, splice
 from generator.language.roles import InputError, local_folder, upload
@@ -24,22 +26,39 @@ def profile_window(config: TrainConfig, done: int = 0) -> range:
     return range(max(first, done + 1), last + 1)
 
 
+class Profiler(contextlib.ExitStack):
+    """Traces the steps of a window; a run that ends meanwhile, in a `with` block, leaves what it traced until then."""
+
+    def __init__(self, config: TrainConfig, done: int, folder: epath.Path):
+        super().__init__()
+        self.window = profile_window(config, done)
+        self.folder = folder
+
+    def before_step(self, step: int) -> None:
+        if step in self.window[:1] and jax.process_index() == 0:
+            traces = local_folder(self.folder)
+            self.callback(upload, traces, self.folder)
+            self.enter_context(jax.profiler.trace(traces))
+
+    def after_step(self, step: int, metrics: dict[str, Array]) -> None:
+        if step in self.window[-1:]:
+            jax.block_until_ready(metrics)
+            self.close()
+
+
 @splice("train.settings")
 def _(config):
     profile_window(config)
 
 
 @splice("train.compiled")
-def _(stack, step, config):
-    window, tracing = profile_window(config, step), stack.enter_context(contextlib.ExitStack())
+def _(stack, directory, step, config):
+    profiler = stack.enter_context(Profiler(config, step, directory / "profile"))
 
 
 @splice("train.before_step")
-def _(window, tracing, directory, step):
-    if step + 1 in window[:1] and jax.process_index() == 0:
-        traces = local_folder(directory / "profile")
-        tracing.callback(upload, traces, directory / "profile")
-        tracing.enter_context(jax.profiler.trace(traces))
+def _(profiler, step):
+    profiler.before_step(step + 1)
 
 
 @splice("train.step", after="check_step")
@@ -49,7 +68,5 @@ def _(step):
 
 
 @splice("train.after_step")
-def _(window, tracing, step, metrics):
-    if step in window[-1:]:
-        jax.block_until_ready(metrics)
-        tracing.close()
+def _(profiler, step, metrics):
+    profiler.after_step(step, metrics)

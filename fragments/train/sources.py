@@ -8,11 +8,13 @@ from typing import ClassVar
 import jax
 import numpy as np
 from etils import epath
+from jax.sharding import NamedSharding
 
 from generator.language import point, proceed, requires, splice
 from generator.language.roles import (
     Batches,
     Checkpoints,
+    Config,
     InputError,
     Rollouts,
     TrainState,
@@ -55,12 +57,18 @@ def saving(checkpoints: Checkpoints, step: int, state: TrainState, data: Batches
 SOURCES = {"grpo": Rollouts}  # by objective; the others have Texts
 
 
+def open_data(config: Config, sharding: NamedSharding) -> tuple[Batches, list[dict[str, np.ndarray]]]:
+    """Returns the batches of an objective, and the held-out ones."""
+    source = SOURCES.get(config.objective, Texts)
+    with point("open_data.open", source, config, sharding):
+        data = source(config, sharding)
+        held_out = data.held_out()
+    return data, held_out
+
+
 @splice("train.data")
 def _(config, batches, data, held_out):
-    source = SOURCES.get(config.objective, Texts)
-    with point("train.source", source, config, batches):
-        data = source(config, batches["tokens"].sharding)
-        held_out = data.held_out()
+    data, held_out = open_data(config, batches["tokens"].sharding)
 
 
 @splice("train.eval_step")
@@ -74,7 +82,7 @@ def _(config, state, data, monitor, checkpoints, mesh):
     data.follow(lambda: with_matrices_in(config.dtype, state.model), reference, monitor.folder)
 
 
-@splice("train.batch", after="preemption")
+@splice("train.batch")
 def _(checkpoints, step, state, data):
     with point("train.unrecorded", state):
         saved = state
@@ -82,15 +90,15 @@ def _(checkpoints, step, state, data):
         proceed()
 
 
-@splice("goodput.data", optional=True)
-def _(goodput, data):
+@splice("batch_wait.part", optional=True)
+def _(data, part):
     if data.metrics:  # of completions that were sampled for this batch
-        goodput.spent("sampling")
+        part = "sampling"
     else:
         proceed()
 
 
-@splice("train.evaluate", after="preemption")
+@splice("train.evaluate")
 def _(checkpoints, step, state, data):
     with saving(checkpoints, step, state, data):
         proceed()

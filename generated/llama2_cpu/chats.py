@@ -261,3 +261,9 @@ def weigh(places: list[tuple[int, int, int]], spans: list[tuple[int, int, float]
     for start, end, weight in spans:
         weighted["weight"][(starts < end) & (ends > start)] = weight  # as masks of transformers do
     return weighted
+
+
+def print_remarks() -> None:
+    """Prints how many chats were not taken as they are, and how."""
+    for what, sources in TOLD.items():
+        print(f"chats {what}: {len(sources):,}{' or more' if len(sources) == TOLD_AT_MOST else ''}")

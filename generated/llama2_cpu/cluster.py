@@ -15,13 +15,14 @@ import secrets
 import shutil
 import signal
 import socket
+import statistics
 import sys
 import tempfile
 import threading
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -29,6 +30,7 @@ import numpy as np
 from etils import epath
 from jax.experimental import multihost_utils
 
+from .config import TrainConfig
 from .errors import ExitCode, InputError, Stop, check_writable
 from .parallel import LAUNCHERS, SETTINGS
 
@@ -337,8 +339,20 @@ def start_watchdog(directory: epath.Path) -> queue.SimpleQueue:
     return limits
 
 
-def compare_processes(work: list[float]) -> dict[str, float]:
-    """Returns which process takes longest for its batch in its median step, these seconds, and the median of all."""
+def step_limit(config: TrainConfig, seconds: Sequence[float]) -> float:
+    """Returns for how many seconds the next step may take, after steps that took `seconds`; 0: for ever."""
+    longest = config.hang_factor * statistics.median(seconds or [0])
+    return config.hang_seconds and max(config.hang_seconds, longest)
+
+
+def compare_processes(step: int, work: list[float]) -> dict[str, float]:
+    """Returns which process takes longest for its batch in its median step, these seconds, and the median of all.
+
+    Prints them too if there are several.
+    """
     seconds = multihost_utils.process_allgather(np.float32(np.median(work))).reshape(-1)
-    values = {"slowest": seconds.argmax(), "slowest_seconds": seconds.max(), "median_seconds": np.median(seconds)}
-    return {f"processes/{name}": value.item() for name, value in values.items()}
+    slowest, longest, median = seconds.argmax().item(), seconds.max().item(), np.median(seconds).item()
+    if jax.process_count() > 1:
+        times = f"{longest:.3f} s for its batch, the median {median:.3f} s"
+        print(f"step {step}: process {slowest} is the slowest: {times}", flush=True)
+    return {"processes/slowest": slowest, "processes/slowest_seconds": longest, "processes/median_seconds": median}

@@ -236,8 +236,9 @@ def index_files(sources: Iterable[str], field: str) -> None:
 
 
 @contextlib.contextmanager
-def keep_indices(config: Config, sources: list[str]) -> Iterator[None]:
+def keep_indices(config: Config) -> Iterator[None]:
     """Keeps the indices of the files that are opened meanwhile beside the run, if it has a local directory."""
+    sources = [path for data in (config.data, config.eval_data) if data for _, path in split_mixture(data)]
     try:
         if config.checkpoint_dir and "://" not in config.checkpoint_dir:
             INDEX_FOLDERS.append(Path(config.checkpoint_dir).expanduser() / "index")

@@ -4,6 +4,10 @@
 import collections
 import time
 
+from jax import Array
+
+from .data import Batches
+
 
 class Goodput:
     """Counts where a run's time goes: `spent` adds the time since its last call to the part it names."""
@@ -19,4 +23,18 @@ class Goodput:
         self.seconds[part] += self.clock - before
 
     def shares(self) -> dict[str, float]:
-        return {part: seconds / sum(self.seconds.values()) for part, seconds in self.seconds.items()}
+        total = sum(self.seconds.values())
+        return {f"goodput/{part}": seconds / total for part, seconds in self.seconds.items()}
+
+    def summary(self) -> str:
+        shares = (f"{name.removeprefix('goodput/')} {share:.1%}" for name, share in self.shares().items())
+        return f"goodput: {', '.join(shares)}"
+
+
+def batch_wait(pending: tuple[int, dict[str, Array]] | None, data: Batches) -> str:
+    """Returns the part that the time until the next batch belongs to: while the device is busy, its step."""
+    if data.metrics:  # of completions that were sampled for this batch
+        part = "sampling"
+    else:
+        part = "data" if not pending or pending[1]["train/loss"].is_ready() else "steps"
+    return part

@@ -19,7 +19,7 @@ from safetensors.numpy import save_file
 
 from .checkpoints import Checkpoints, changes, checksums
 from .cluster import WAITS, Damage, absolute, agree, on_all_processes
-from .config import Config
+from .config import CheckpointConfig, Config
 from .data import Batches
 from .errors import InputError
 from .parallel import named_arrays
@@ -131,3 +131,7 @@ class LocalCheckpoints:
             print(f"step {step} is on the local disks, in {self.folder.parent}")
             return step, config, jax.tree.unflatten(jax.tree.structure(tree), arrays.values())
         return None
+
+
+def is_local_due(step: int, config: CheckpointConfig) -> bool:
+    return config.local_checkpoint_every > 0 and step % config.local_checkpoint_every == 0

@@ -3,15 +3,18 @@
 
 import os
 import signal
+from typing import NoReturn
 
 import jax
 
 from .errors import ExitCode, Stop
 
+signals: list[int] = []  # that this process received, in order
 
-def receive_signals() -> list[int]:
+
+def receive_signals() -> None:
     """Collects signals from now on: the next step is the last. A second Ctrl-C ends the program at once."""
-    signals: list[int] = []
+    signals.clear()
 
     def receive(number: int, _: object) -> None:
         signals.append(number)
@@ -22,11 +25,17 @@ def receive_signals() -> list[int]:
     if jax.process_count() == 1:  # several processes agree on the last step through jax.distributed
         signal.signal(signal.SIGTERM, receive)
         signal.signal(signal.SIGINT, receive)
-    return signals
 
 
-def stop_before_a_step(signals: list[int]) -> None:
+def stop_before_a_step() -> None:
     """Raises Stop if a signal came, as there is nothing to save."""
     if signals:
         name = signal.Signals(signals[0]).name
         raise Stop(f"stopped by {name} before a step: the same command continues", ExitCode.PREEMPTED)
+
+
+def end_preempted(step: int) -> NoReturn:
+    """Ends the program with a code that says that the same command goes on after this step."""
+    reason = signal.Signals(signals[0]).name if signals else "preemption"
+    print(f"stopped by {reason} after step {step}, which is saved: the same command continues")
+    raise SystemExit(ExitCode.PREEMPTED)

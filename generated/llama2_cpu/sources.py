@@ -9,9 +9,13 @@ from typing import ClassVar
 import jax
 import numpy as np
 from etils import epath
+from jax.sharding import NamedSharding
 
 from .checkpoints import Checkpoints
+from .cluster import on_all_processes, require_equal
+from .config import Config
 from .data import Batches, held_out_batches
+from .documents import fingerprint
 from .errors import InputError
 from .rollouts import Rollouts
 from .step import TrainState, checkpoint_items, eval_step
@@ -44,3 +48,12 @@ def saving(checkpoints: Checkpoints, step: int, state: TrainState, data: Batches
 
 
 SOURCES = {"grpo": Rollouts}  # by objective; the others have Texts
+
+
+def open_data(config: Config, sharding: NamedSharding) -> tuple[Batches, list[dict[str, np.ndarray]]]:
+    """Returns the batches of an objective, and the held-out ones."""
+    source = SOURCES.get(config.objective, Texts)
+    data = on_all_processes(lambda: source(config, sharding))
+    require_equal("data", [fingerprint(config.data), fingerprint(config.eval_data or config.data)])
+    held_out = on_all_processes(data.held_out)
+    return data, held_out

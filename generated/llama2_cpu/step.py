@@ -15,6 +15,7 @@ from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
 from .config import Config, TrainConfig
+from .errors import InputError
 from .model import Decoder, Embedding
 from .parallel import RULES, abstract, fetch, gather_whole
 from .preferences import PREFERENCES, preference_loss
@@ -111,6 +112,18 @@ def objectives() -> dict[str, Callable]:
     losses |= dict.fromkeys(PREFERENCES, preference_loss)
     losses["grpo"] = grpo_loss
     return losses
+
+
+def check_objective(config: TrainConfig) -> None:
+    """Raises InputError for an objective that there is not, and for settings of another one."""
+    if config.objective not in objectives():
+        raise InputError(f"--objective {config.objective}: must be one of {', '.join(objectives())}")
+    if config.z_loss and config.objective != "next_token":
+        raise InputError(f"--z-loss {config.z_loss}: is one of tokens, not of --objective {config.objective}: give 0")
+    if (config.ratio_per, config.loss_per) == ("sequence", "token"):
+        raise InputError("--ratio-per sequence: weighs whole completions: give --loss-per sequence as well")
+    if config.kl_coefficient and config.objective != "grpo":
+        raise InputError(f"--kl-coefficient {config.kl_coefficient}: is a term of --objective grpo alone: give 0")
 
 
 def score_share(

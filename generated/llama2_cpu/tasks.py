@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import jax
 from jax.sharding import Mesh
 
 from .chat_template import ChatTemplate, TemplateError
@@ -14,6 +15,8 @@ from .config import Config
 from .engine import Engine
 from .errors import InputError
 from .model import Decoder
+from .monitor import Monitor
+from .preemption import signals
 from .request import Request
 from .settings import EngineSettings, SamplingParams
 from .text import load_ends
@@ -197,3 +200,24 @@ def score_tasks(config: Config, model: Decoder, mesh: Mesh, table: Any) -> dict[
     numbers = {(task, name): x for task, scores in results["results"].items() for name, x in scores.items()}
     numbers = {key: float(x) for key, x in numbers.items() if isinstance(x, float) and "_stderr," not in key[1]}
     return {f"eval/{task}/{name.removesuffix(',none')}": x for (task, name), x in numbers.items()}
+
+
+def open_tasks(config: Config, mesh: Mesh, held_out: list[dict]) -> Any:
+    """Returns lm-eval's table of tasks; None without --eval-tasks. Raises InputError if they cannot be evaluated."""
+    if not config.eval_tasks:
+        return None
+    if jax.process_count() > 1 or any(mesh.shape.get(axis, 1) > 1 for axis in ("stage", "context")):
+        raise InputError("--eval-tasks: needs one process, without --mesh-stage and --mesh-context")
+    if not held_out:
+        raise InputError("--eval-tasks: comes with evaluations on held-out data: give --eval-share or --eval-data")
+    return find_tasks(config.eval_tasks)
+
+
+def record_tasks(step: int, config: Config, model: Decoder, mesh: Mesh, table: Any, monitor: Monitor) -> None:
+    """Evaluates on --eval-tasks if the step is one that does."""
+    every = config.eval_tasks_every
+    is_due = bool(config.eval_tasks) and (step == config.steps or (every > 0 and step % every == 0)) and not signals
+    if is_due:
+        scores = score_tasks(config, model, mesh, table)
+        monitor.record(step, scores)
+        print(f"step {step}: {', '.join(f'{name} {x:.4f}' for name, x in scores.items())}", flush=True)

@@ -7,44 +7,60 @@ import dataclasses
 import functools
 import itertools
 import re
-import signal
-import statistics
 import time
+from collections.abc import Callable
 from typing import Any
 
 import grain
 import jax
 import jax.numpy as jnp
+from etils import epath
 from jax import Array
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, PartitionSpec
 
-from .chats import TOLD, TOLD_AT_MOST
+from .chats import print_remarks
 from .checkpoints import Checkpoints, changes, checksums
 from .cluster import (
     DirectoryLock,
     absolute,
     compare_processes,
     local_folder,
-    on_all_processes,
     require_equal,
     start_watchdog,
+    step_limit,
     upload,
 )
 from .config import Config, TrainConfig
 from .data import Batches, abstract_batch
-from .documents import fingerprint, keep_indices, split_mixture
+from .documents import keep_indices, split_mixture
 from .errors import ExitCode, InputError, Stop, check_config
-from .goodput import Goodput
-from .local_checkpoints import LocalCheckpoints
+from .goodput import Goodput, batch_wait
+from .local_checkpoints import LocalCheckpoints, is_local_due
 from .monitor import Monitor
 from .parallel import make_mesh, named_arrays, remat_policy
-from .preemption import receive_signals, stop_before_a_step
+from .preemption import end_preempted, receive_signals, signals, stop_before_a_step
 from .reference_policy import open_reference
 from .rollouts import stop_rewarding
-from .sources import SOURCES, Texts, saving
-from .step import TrainState, abstract_state, checkpoint_items, compile_step, create_state, objectives, with_matrices_in
-from .tasks import find_tasks, score_tasks
+from .sources import open_data, saving
+from .step import (
+    TrainState,
+    abstract_state,
+    check_objective,
+    checkpoint_items,
+    compile_step,
+    create_state,
+    with_matrices_in,
+)
+from .tasks import open_tasks, record_tasks
+
+
+def keep_programs(folder: str) -> None:
+    """Keeps compiled programs in a folder, for this process and later ones; "": as JAX is configured."""
+    if folder:
+        absolute(folder).mkdir(parents=True, exist_ok=True)
+        jax.config.update("jax_compilation_cache_dir", str(absolute(folder)))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # small programs too
 
 
 def profile_window(config: TrainConfig, done: int = 0) -> range:
@@ -54,6 +70,26 @@ def profile_window(config: TrainConfig, done: int = 0) -> range:
     if config.profile_steps and not 0 < first <= last <= config.steps:
         raise InputError(f"--profile-steps {config.profile_steps}: must be FIRST:LAST, steps from 1 to {config.steps}")
     return range(max(first, done + 1), last + 1)
+
+
+class Profiler(contextlib.ExitStack):
+    """Traces the steps of a window; a run that ends meanwhile, in a `with` block, leaves what it traced until then."""
+
+    def __init__(self, config: TrainConfig, done: int, folder: epath.Path):
+        super().__init__()
+        self.window = profile_window(config, done)
+        self.folder = folder
+
+    def before_step(self, step: int) -> None:
+        if step in self.window[:1] and jax.process_index() == 0:
+            traces = local_folder(self.folder)
+            self.callback(upload, traces, self.folder)
+            self.enter_context(jax.profiler.trace(traces))
+
+    def after_step(self, step: int, metrics: dict[str, Array]) -> None:
+        if step in self.window[-1:]:
+            jax.block_until_ready(metrics)
+            self.close()
 
 
 def piece_sizes(source: grain.MapDataset) -> grain.MapDataset:
@@ -77,6 +113,24 @@ def steps_left(data: Batches, epochs: float) -> int:
             pass
         steps += 1
     return steps
+
+
+def with_steps_of_epochs(config: Config, step: int, data: Batches) -> Config:
+    """Returns the config with the step after which --epochs end."""
+    if not hasattr(data, "sequences"):
+        raise InputError(f"--epochs {config.epochs}: counts documents, and these are prompts: give --steps")
+    steps = step + steps_left(data, config.epochs)
+    print(f"{config.epochs} epochs end after step {steps}")
+    return dataclasses.replace(config, steps=steps)
+
+
+def checked_step(
+    compiled_step: jax.stages.Compiled, state: TrainState, batch: dict, step: int, config: TrainConfig
+) -> tuple[TrainState, dict[str, Array]]:
+    """Runs step number `step`, twice if it is one that is checked."""
+    if config.check_every and step % config.check_every == 0:
+        return step_twice(compiled_step, state, batch)
+    return compiled_step(state, batch)
 
 
 def step_twice(step: jax.stages.Compiled, state: TrainState, batch: dict) -> tuple[TrainState, dict[str, Array]]:
@@ -121,6 +175,21 @@ def restore_or_create(
     return step, create_state(config, mesh, items.get("model")), bool(items)  # of imported weights, or new
 
 
+def evaluate_held_out(
+    compiled: Callable, step: int, state: TrainState, held_out: list[dict], data: Batches, monitor: Monitor
+) -> None:
+    """Records and prints the mean loss over held-out batches; `compiled` is `eval_step`."""
+    sums = [compiled(state.model, data.to_devices(batch)) for batch in held_out if not signals]
+    if len(sums) == len(held_out):  # no signal came
+        total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
+        monitor.record(step, {"eval/loss": total / targets})
+        print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
+    for metric in sums[0]["objective"]:
+        mean = sum(float(x["objective"][metric]) for x in sums) / sum(float(x["targets"]) for x in sums)
+        monitor.record(step, {f"eval/{metric}": mean})
+        print(f"step {step}: {metric} on held-out data {mean:.4f}", flush=True)
+
+
 def train(config: Config) -> None:
     """Trains up to `config.steps`, from the newest checkpoint if the directory holds one."""
     context = config.mesh_context
@@ -130,119 +199,66 @@ def train(config: Config) -> None:
     require_equal("settings", config)
     check_config(config)
     remat_policy(config.remat, offload)  # refuses unknown names before anything is written
-    if config.objective not in objectives():
-        raise InputError(f"--objective {config.objective}: must be one of {', '.join(objectives())}")
-    if config.z_loss and config.objective != "next_token":
-        raise InputError(f"--z-loss {config.z_loss}: is one of tokens, not of --objective {config.objective}: give 0")
-    if (config.ratio_per, config.loss_per) == ("sequence", "token"):
-        raise InputError("--ratio-per sequence: weighs whole completions: give --loss-per sequence as well")
-    if config.kl_coefficient and config.objective != "grpo":
-        raise InputError(f"--kl-coefficient {config.kl_coefficient}: is a term of --objective grpo alone: give 0")
-    if config.compile_cache:
-        absolute(config.compile_cache).mkdir(parents=True, exist_ok=True)
-        jax.config.update("jax_compilation_cache_dir", str(absolute(config.compile_cache)))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # small programs too
+    check_objective(config)
+    keep_programs(config.compile_cache)
     profile_window(config)
-    if bool(config.local_checkpoint_dir) != bool(config.local_checkpoint_every):
-        raise InputError("--local-checkpoint-dir and --local-checkpoint-every: give both, or neither")
     if not config.checkpoint_dir and jax.process_count() > 1:
         raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
     mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, context=context, stage=stage)
     batches = abstract_batch(config, mesh)
-    signals = receive_signals()
+    receive_signals()
     stopping = False
-    if config.eval_tasks:
-        if jax.process_count() > 1 or any(mesh.shape.get(axis, 1) > 1 for axis in ("stage", "context")):
-            raise InputError("--eval-tasks: needs one process, without --mesh-stage and --mesh-context")
-        tasks = find_tasks(config.eval_tasks)
-    paths = [path for data in (config.data, config.eval_data) if data for _, path in split_mixture(data)]
-    with keep_indices(config, paths):
-        source = SOURCES.get(config.objective, Texts)
-        data = on_all_processes(lambda: source(config, batches["tokens"].sharding))
-        require_equal("data", [fingerprint(config.data), fingerprint(config.eval_data or config.data)])
-        held_out = on_all_processes(data.held_out)
+    with keep_indices(config):
+        data, held_out = open_data(config, batches["tokens"].sharding)
+    tasks = open_tasks(config, mesh, held_out)
     directory = absolute(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
     with contextlib.ExitStack() as stack:
         stack.enter_context(DirectoryLock(directory))
         watchdog = start_watchdog(directory)
         stack.callback(watchdog.put, None)
-        if config.eval_tasks and not held_out:
-            raise InputError("--eval-tasks: comes with evaluations on held-out data: give --eval-share or --eval-data")
         stack.enter_context(jax.set_mesh(mesh))
         checkpoints = Checkpoints(directory, config)
         step, state, is_restored = restore_or_create(config, mesh, checkpoints, data)
         if config.epochs:
-            if not hasattr(data, "sequences"):
-                raise InputError(f"--epochs {config.epochs}: counts documents, and these are prompts: give --steps")
-            config = dataclasses.replace(config, steps=step + steps_left(data, config.epochs))
+            config = with_steps_of_epochs(config, step, data)
             checkpoints.config = config
-            print(f"{config.epochs} epochs end after step {config.steps}")
         if step >= config.steps:
             print(f"all {config.steps} steps are done: give more --steps to train on")
             return
         checkpoints.open()
-        stop_before_a_step(signals)
+        stop_before_a_step()
         goodput.spent("start-up")
         compiled_step = compile_step(state, batches, config)
-        stop_before_a_step(signals)
+        stop_before_a_step()
         compiled_eval_step = data.evaluation()
         monitor = Monitor(directory, config, step)
         stack.callback(monitor.close)
         stack.callback(checkpoints.close)  # closes first, as the last checkpoint matters more than metrics
         goodput.spent("compiling")
-        window, tracing = profile_window(config, step), stack.enter_context(contextlib.ExitStack())
+        profiler = stack.enter_context(Profiler(config, step, directory / "profile"))
         reference = functools.partial(open_reference, config, checkpoints, mesh)
         data.follow(lambda: with_matrices_in(config.dtype, state.model), reference, monitor.folder)
         stack.callback(stop_rewarding, data)
         pending = None  # the last step and its metrics, which the device is still working on
         is_last = False
-
-        def evaluate() -> None:
-            with saving(checkpoints, step, state, data):
-                sums = [compiled_eval_step(state.model, data.to_devices(batch)) for batch in held_out if not signals]
-            if len(sums) == len(held_out):
-                total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
-                monitor.record(step, {"eval/loss": total / targets})
-                print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
-                for metric in sums[0]["objective"]:
-                    mean = sum(float(x["objective"][metric]) for x in sums) / sum(float(x["targets"]) for x in sums)
-                    monitor.record(step, {f"eval/{metric}": mean})
-                    print(f"step {step}: {metric} on held-out data {mean:.4f}", flush=True)
-                every = config.eval_tasks_every
-                if config.eval_tasks and (step == config.steps or (every and step % every == 0)):
-                    scores = score_tasks(config, state.model, mesh, tasks)
-                    monitor.record(step, scores)
-                    print(f"step {step}: {', '.join(f'{name} {x:.4f}' for name, x in scores.items())}", flush=True)
-                goodput.spent("evaluation")
-
         if step == 0 and held_out and (config.eval_first or is_restored):
-            evaluate()
+            evaluate_held_out(compiled_eval_step, step, state, held_out, data, monitor)
+            record_tasks(step, config, state.model, mesh, tasks, monitor)
+            goodput.spent("evaluation")
         while not is_last:
-            limit = max(config.hang_seconds, config.hang_factor * statistics.median(monitor.seconds or [0]))
-            watchdog.put(config.hang_seconds and limit)
+            watchdog.put(step_limit(config, monitor.seconds))
             goodput.spent("steps")
             saved = state
             with saving(checkpoints, step, saved, data):
                 batch = data.to_devices(next(data))
             monitor.work.append(time.perf_counter() - monitor.clock)
-            if data.metrics:  # of completions that were sampled for this batch
-                goodput.spent("sampling")
-            else:
-                goodput.spent("data" if not pending or pending[1]["train/loss"].is_ready() else "steps")  # idle or busy
-            if step + 1 in window[:1] and jax.process_index() == 0:
-                traces = local_folder(directory / "profile")
-                tracing.callback(upload, traces, directory / "profile")
-                tracing.enter_context(jax.profiler.trace(traces))
+            goodput.spent(batch_wait(pending, data))
+            profiler.before_step(step + 1)
             with jax.profiler.StepTraceAnnotation("train", step_num=step + 1):
-                if config.check_every and (step + 1) % config.check_every == 0:
-                    state, metrics = step_twice(compiled_step, state, batch)
-                else:
-                    state, metrics = compiled_step(state, batch)
+                state, metrics = checked_step(compiled_step, state, batch, step + 1, config)
             step += 1
             metrics["train/epoch"] = data.epoch()
-            if step in window[-1:]:
-                jax.block_until_ready(metrics)
-                tracing.close()
+            profiler.after_step(step, metrics)
             metrics |= data.metrics
             if pending:
                 monitor.step(*pending)
@@ -251,15 +267,16 @@ def train(config: Config) -> None:
             is_last = stopping or step == config.steps
             evaluation_due = held_out and not stopping and (is_last or step % config.eval_every == 0)
             is_shared = is_last or step % config.checkpoint_every == 0
-            checkpoint_due = is_shared or (
-                config.local_checkpoint_every > 0 and step % config.local_checkpoint_every == 0
-            )
+            checkpoint_due = is_shared or is_local_due(step, config)
             if evaluation_due or checkpoint_due:
                 monitor.step(*pending)
                 pending = None
                 goodput.spent("steps")
                 if evaluation_due:
-                    evaluate()
+                    with saving(checkpoints, step, state, data):
+                        evaluate_held_out(compiled_eval_step, step, state, held_out, data, monitor)
+                    record_tasks(step, config, state.model, mesh, tasks, monitor)
+                    goodput.spent("evaluation")
                 # none after a skipped step: old checkpoints stay, and a resumed run repeats the step
                 if checkpoint_due and (is_last or not monitor.skipped):
                     if is_shared:
@@ -267,22 +284,16 @@ def train(config: Config) -> None:
                     else:
                         checkpoints.on_local_disks.save(step, checkpoint_items(state), data)
                     goodput.spent("checkpoints")
-                monitor.record(step, {f"goodput/{part}": share for part, share in goodput.shares().items()})
-                monitor.record(step, times := compare_processes(monitor.work))
+                monitor.record(step, goodput.shares())
+                monitor.record(step, compare_processes(step, monitor.work))
                 monitor.work.clear()
-                if jax.process_count() > 1:
-                    text = "step {}: process {} is the slowest: {:.3f} s for its batch, the median {:.3f} s"
-                    print(text.format(step, *times.values()), flush=True)
                 monitor.restart_clock()
                 goodput.spent("other")
     goodput.spent("checkpoints")
-    print("goodput:", ", ".join(f"{part} {share:.1%}" for part, share in goodput.shares().items()))
+    print(goodput.summary())
     if stopping:
-        reason = signal.Signals(signals[0]).name if signals else "preemption"
-        print(f"stopped by {reason} after step {step}, which is saved: the same command continues")
-        raise SystemExit(ExitCode.PREEMPTED)
+        end_preempted(step)
     if checkpoints.on_local_disks:
         checkpoints.on_local_disks.finish()
-    for what, sources in TOLD.items():
-        print(f"chats {what}: {len(sources):,}{' or more' if len(sources) == TOLD_AT_MOST else ''}")
+    print_remarks()
     print(f"checkpoints and metrics: {directory}")

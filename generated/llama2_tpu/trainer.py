@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import os
 import time
+from collections.abc import Callable
 
 import jax
 from jax.sharding import Mesh
@@ -33,6 +34,16 @@ def restore_or_create(
     if "training" in items:
         return step, dataclasses.replace(items["training"], model=items["model"]), True
     return step, create_state(config, mesh, items.get("model")), bool(items)  # of imported weights, or new
+
+
+def evaluate_held_out(
+    compiled: Callable, step: int, state: TrainState, held_out: list[dict], data: Batches, monitor: Monitor
+) -> None:
+    """Records and prints the mean loss over held-out batches; `compiled` is `eval_step`."""
+    sums = [compiled(state.model, data.to_devices(batch)) for batch in held_out]
+    total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
+    monitor.record(step, {"eval/loss": total / targets})
+    print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
 
 
 def train(config: Config) -> None:
@@ -63,15 +74,8 @@ def train(config: Config) -> None:
         stack.callback(checkpoints.close)  # closes first, as the last checkpoint matters more than metrics
         pending = None  # the last step and its metrics, which the device is still working on
         is_last = False
-
-        def evaluate() -> None:
-            sums = [compiled_eval_step(state.model, data.to_devices(batch)) for batch in held_out]
-            total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
-            monitor.record(step, {"eval/loss": total / targets})
-            print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
-
         if step == 0 and held_out and (config.eval_first or is_restored):
-            evaluate()
+            evaluate_held_out(compiled_eval_step, step, state, held_out, data, monitor)
         while not is_last:
             batch = data.to_devices(next(data))
             state, metrics = compiled_step(state, batch)
@@ -87,7 +91,7 @@ def train(config: Config) -> None:
                 monitor.step(*pending)
                 pending = None
                 if evaluation_due:
-                    evaluate()
+                    evaluate_held_out(compiled_eval_step, step, state, held_out, data, monitor)
                 # none after a skipped step: old checkpoints stay, and a resumed run repeats the step
                 if checkpoint_due and (is_last or not monitor.skipped):
                     checkpoints.save(step, checkpoint_items(state), data)
