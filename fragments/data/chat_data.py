@@ -124,7 +124,7 @@ def loss_on() -> Annotated[Literal["assistant", "last", "all"], tyro.conf.arg(he
     return "assistant"
 
 
-@splice("prepare.wanted")
+@splice("prepare.rules")
 def _(rules, files, text_field, tokenizer, special_tokens, loss_on):
     if are_chats(open_files(files[:1], text_field)[0]):
         rules |= {"chat": Chats(load_tokenizer(tokenizer, special_tokens), tokenizer, loss_on).rules()}

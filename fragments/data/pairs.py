@@ -76,7 +76,7 @@ def _(record, dtype, described, tokens):
         proceed()
 
 
-@splice("prepare.wanted", after="chat_data")
+@splice("prepare.rules", after="chat_data")
 def _(rules, files, text_field):
     if any(map(is_pair, open_files(files[:1], text_field)[0][:1])):
         rules |= {"pairs": True}

@@ -38,11 +38,13 @@ from .errors import ExitCode, InputError, Stop, end_with_parent
 from .ray_tasks import RayExecutor
 from .tokenizer import encode_document, load_tokenizer
 
+Shard = tuple[tuple[Path, ...], int, int]  # files, the part of their documents, of how many parts
+
 last_opened = functools.lru_cache(maxsize=1)(open_files)  # shards of the same files come one after the other
 
 
-def plan_shards(files: list[Path], sizes: list[int]) -> list[tuple[tuple[Path, ...], int, int]]:
-    """Returns (files, part, parts) of each shard, which holds one part of their documents; bytes are even."""
+def plan_shards(files: list[Path], sizes: list[int]) -> list[Shard]:
+    """Divides files into shards of about as many bytes each."""
     # bounds what a killed worker repeats; a power of two, so that it stays the same after a file is repaired
     goal = min(max(2 ** (max(sum(sizes) // 256, 1).bit_length() - 1), 2**20), 2**30)
     plan, group, total = [], [], 0
@@ -107,14 +109,6 @@ def give_name(half: Path, path: Path) -> None:
             raise
 
 
-def remove_halves(folder: Path, before: float = math.inf) -> None:
-    """Removes files that workers did not finish, and last wrote to before a time (seconds since the epoch)."""
-    for half in folder.glob("*.half-*"):
-        with contextlib.suppress(FileNotFoundError):
-            if half.stat().st_mtime < before:
-                half.unlink()
-
-
 def parse_shard(text: str) -> tuple[int, int]:
     """Parses I/N: task I of N, from 0."""
     task, tasks = map(int, text.split("/")) if re.fullmatch(r"[0-9]{1,9}/[0-9]{1,9}", text) else (1, 0)
@@ -123,10 +117,106 @@ def parse_shard(text: str) -> tuple[int, int]:
     return task, tasks
 
 
-def count_records(path: Path) -> int | None:
-    """Counts the records of a file; None if it is missing or incomplete."""
-    reader = ArrayRecordReader(str(path))
-    return reader.num_records() if reader.ok() else None
+def sizes_and_times(files: list[Path]) -> dict[Path, tuple[int, int]]:
+    """Returns the size and the modification time, in nanoseconds, of each file."""
+    return {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
+
+
+class PreparedFolder:
+    """A folder for the shards of a plan, to which several tasks may write at the same time.
+
+    Attributes:
+        plan: shard by the name of its file.
+        rules: what tokens depend on, beside the documents.
+        known: documents by file, if the folder was complete before.
+    """
+
+    def __init__(self, out: str, plan: dict[str, Shard], rules: dict[str, Any], tasks: int):
+        """Makes the folder, or goes on with it. Raises InputError if what it holds is of another plan."""
+        self.out, self.plan, self.rules, self.tasks = out, plan, rules, tasks
+        self.path = Path(out).expanduser().resolve()
+        is_used = self.path.exists() and not all(x.name.startswith("prepared.json") for x in self.path.iterdir())
+        description = read_description(out)  # after that: another task may begin it right now
+        if not description and is_used:
+            raise InputError(f"{out}: already exists: give a new folder")
+        self.known = description["shards"] if description else {}
+        # an incomplete folder may resume after files were repaired
+        is_of_others = self.known and self.known.keys() != plan.keys()
+        if description and (description | rules != description or is_of_others):
+            raise InputError(f"{out}: was prepared from other files, or for another tokenizer: give a new folder")
+        if not description:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.describe({})
+        self.check_others()
+        # other tasks may be writing theirs
+        self.abandoned = math.inf if tasks == 1 else time.time() - 3600
+        self.remove_halves(self.abandoned)
+
+    def describe(self, shards: dict[str, int]) -> None:
+        """Writes the description: documents by file; none if it is incomplete."""
+        half = self.path / f"prepared.json.half-{secrets.token_hex(4)}"
+        half.write_text(json.dumps(self.rules | {"shards": shards}))
+        give_name(half, self.path / "prepared.json")
+
+    def count(self, name: str) -> int | None:
+        """Counts the documents of a shard; None if it is missing or incomplete."""
+        reader = ArrayRecordReader(str(self.path / name))
+        number = reader.num_records() if reader.ok() else None
+        return number if number == self.known.get(name, number) else None
+
+    def check_others(self) -> None:
+        """Raises InputError if other tasks see other files, or work for another tokenizer."""
+        others = {x.name for x in self.path.glob("tokens-*") if ".half-" not in x.name} - self.plan.keys()
+        if self.tasks > 1 and others:
+            raise InputError(
+                f"{self.out}: {min(others)} is of files that have changed since, or that this task sees differently: "
+                "start it without --shard once all tasks have ended, which goes on with it"
+            )
+
+    def remove_halves(self, before: float = math.inf) -> None:
+        """Removes files that workers did not finish, and last wrote to before a time (seconds since the epoch)."""
+        for half in self.path.glob("*.half-*"):
+            with contextlib.suppress(FileNotFoundError):
+                if half.stat().st_mtime < before:
+                    half.unlink()
+
+    def finish(self, counts: dict[str, int]) -> None:
+        """Says that all shards are complete, and removes those of files that were repaired since."""
+        self.describe(counts)
+        self.remove_halves()
+        for old in {*self.path.glob("tokens-*")} - {self.path / name for name in self.plan}:
+            old.unlink(missing_ok=True)
+
+
+def write_shards(
+    pool: concurrent.futures.Executor, folder: PreparedFolder, counts: dict[str, int | None], options: tuple
+) -> tuple[int, collections.Counter[str]]:
+    """Writes the shards whose count is None, and counts their documents.
+
+    Returns the number of rows left out, and the counts of special tokens' texts, as `write_shard` does; `options` are
+    its last arguments.
+    """
+    left_out, special = 0, collections.Counter[str]()
+    missing = [name for name, number in counts.items() if number is None]
+    try:
+        with pool:
+            write = functools.partial(pool.submit, write_shard)
+            futures = {write(folder.path / name, *folder.plan[name], *options): name for name in missing}
+            done = concurrent.futures.as_completed(futures)
+            try:
+                for future in rich.progress.track(done, "shards", len(counts), len(counts) - len(missing)):
+                    counts[futures[future]], nulls, names = future.result()
+                    left_out, special = left_out + nulls, special + names
+            finally:
+                for worker in multiprocessing.active_children() if None in counts.values() else ():
+                    worker.terminate()
+    except concurrent.futures.BrokenExecutor:
+        raise Stop(f"{folder.out}: a worker was killed, for want of memory? Try fewer --workers") from None
+    except KeyboardInterrupt:
+        raise Stop(f"{folder.out}: stopped: the same command goes on with it", ExitCode.PREEMPTED) from None
+    finally:
+        folder.remove_halves(folder.abandoned)
+    return left_out, special
 
 
 def prepare(
@@ -156,99 +246,45 @@ def prepare(
     if "://" in out or workers < 1:
         raise InputError(f"{out} --workers {workers}: must be a folder on a disk, and at least one worker")
     task, tasks = parse_shard(shard)
-    folder, files = Path(out).expanduser().resolve(), find_files(source)
-    inside = source and Path(source).expanduser().resolve() in (folder, *folder.parents)
-    if inside or any(folder in file.resolve().parents for file in files):
+    files = find_files(source)
+    path = Path(out).expanduser().resolve()
+    inside = source and Path(source).expanduser().resolve() in (path, *path.parents)
+    if inside or any(path in file.resolve().parents for file in files):
         raise InputError(f"{out}: must not be in {source}, nor that in it: give another folder")
-    stats = {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
-    rules = {"source": source, "text_field": text_field}
-    rules |= {"tokenizer": identity(load_tokenizer(tokenizer, special_tokens))}
+    loaded = load_tokenizer(tokenizer, special_tokens)
+    rules = {"source": source, "text_field": text_field, "tokenizer": identity(loaded)}
     if are_chats(open_files(files[:1], text_field)[0]):
         rules |= {"chat": Chats(load_tokenizer(tokenizer, special_tokens), tokenizer, loss_on).rules()}
     if any(map(is_pair, open_files(files[:1], text_field)[0][:1])):
         rules |= {"pairs": True}
+    stats = sizes_and_times(files)
     shards = plan_shards(files, [size for size, _ in stats.values()])
     plan = {name_shard([(str(x), *stats[x]) for x in group], *part, rules): (group, *part) for group, *part in shards}
-    is_used = folder.exists() and not all(x.name.startswith("prepared.json") for x in folder.iterdir())
-    there = read_description(out)  # after that: another task may begin it right now
-    if not there and is_used:
-        raise InputError(f"{out}: already exists: give a new folder")
-    # an incomplete folder may resume after files were repaired
-    if there and (there | rules != there or (there["shards"] and there["shards"].keys() != plan.keys())):
-        raise InputError(f"{out}: was prepared from other files, or for another tokenizer: give a new folder")
-
-    def describe(shards: dict[str, int]) -> None:
-        half = folder / f"prepared.json.half-{secrets.token_hex(4)}"
-        half.write_text(json.dumps(rules | {"shards": shards}))
-        give_name(half, folder / "prepared.json")
-
-    def count(name: str) -> int | None:
-        """Counts the documents of a shard; None if it is missing or incomplete."""
-        number = count_records(folder / name)
-        return number if number == known.get(name, number) else None
-
-    def check_others() -> None:
-        """Raises InputError if other tasks see other files, or work for another tokenizer."""
-        others = {x.name for x in folder.glob("tokens-*") if ".half-" not in x.name} - plan.keys()
-        if tasks > 1 and others:
-            problem = f"{out}: {min(others)} is of files that have changed since, or that this task sees differently"
-            raise InputError(f"{problem}: start it without --shard once all tasks have ended, which goes on with it")
-
-    if not there:
-        folder.mkdir(parents=True, exist_ok=True)
-        describe({})
-    check_others()
-    abandoned = math.inf if tasks == 1 else time.time() - 3600  # other tasks may be writing theirs
-    remove_halves(folder, abandoned)
-    known = there["shards"] if there else {}
+    folder = PreparedFolder(out, plan, rules, tasks)
     # files that lie together, for each task reads through the texts that it opens
-    counts = {name: count(name) for name in list(plan)[len(plan) * task // tasks : len(plan) * (task + 1) // tasks]}
-    todo = [name for name, number in counts.items() if number is None]
-    left_out, special = 0, collections.Counter[str]()
-    try:
-        if on == "ray":
-            pool = RayExecutor()
-        else:
-            spawn = multiprocessing.get_context("spawn")
-            pool = concurrent.futures.ProcessPoolExecutor(workers, spawn, end_with_parent)
-        with pool:
-            write = functools.partial(pool.submit, write_shard)
-            how = text_field, tokenizer, special_tokens
-            futures = {write(folder / name, *plan[name], *how): name for name in todo}
-            done = concurrent.futures.as_completed(futures)
-            try:
-                for future in rich.progress.track(done, "shards", len(counts), len(counts) - len(todo)):
-                    counts[futures[future]], nulls, names_found = future.result()
-                    left_out, special = left_out + nulls, special + names_found
-            finally:
-                for worker in multiprocessing.active_children() if None in counts.values() else ():
-                    worker.terminate()
-    except concurrent.futures.BrokenExecutor:
-        raise Stop(f"{out}: a worker was killed, for want of memory? Try fewer --workers") from None
-    except KeyboardInterrupt:
-        raise Stop(f"{out}: stopped: the same command goes on with it", ExitCode.PREEMPTED) from None
-    finally:
-        remove_halves(folder, abandoned)
-    if stats != {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}:  # workers reread it
+    names = list(plan)[len(plan) * task // tasks : len(plan) * (task + 1) // tasks]
+    counts = {name: folder.count(name) for name in names}
+    if on == "ray":
+        pool = RayExecutor()
+    else:
+        spawn = multiprocessing.get_context("spawn")
+        pool = concurrent.futures.ProcessPoolExecutor(workers, spawn, end_with_parent)
+    left_out, special = write_shards(pool, folder, counts, (text_field, tokenizer, special_tokens))
+    if stats != sizes_and_times(files):  # workers reread them
         raise InputError(f"{source}: has changed since this began: start again, which writes anew what has changed")
     warn_of_special_tokens(source, f"{sum(counts.values()):,}", special)
     if left_out:
         print(f"{left_out:,} rows without a text (null) are left out")
-    if tasks > 1:
-        by_task = {name: count(name) for name in plan}
-        if None in by_task.values():
-            check_others()
-            missing = [(tasks * (i + 1) - 1) // len(plan) for i, name in enumerate(plan) if by_task[name] is None]
-            left = f"{out} still lacks files of {len({*missing})} tasks, such as task {missing[0]}"
-            print(f"task {task} of {tasks}: {len(counts)} files are complete; {left}")
-            return
-        counts = by_task
-    loaded = load_tokenizer(tokenizer, special_tokens)
-    tokens = open_prepared(str(folder), counts, token_type(loaded))
+    counts_of_all = {name: folder.count(name) for name in plan} if tasks > 1 else counts
+    if None in counts_of_all.values():
+        folder.check_others()
+        missing = {(tasks * (i + 1) - 1) // len(plan) for i, name in enumerate(plan) if counts_of_all[name] is None}
+        left = f"{out} still lacks files of {len(missing)} tasks, such as task {min(missing)}"
+        print(f"task {task} of {tasks}: {len(counts)} files are complete; {left}")
+        return
+    tokens = open_prepared(str(folder.path), counts_of_all, token_type(loaded))
     if not any(len(tokens[i]) > len(loaded.prefix) + 1 for i in range(len(tokens))):
         raise InputError(f"{source}: none of its {len(tokens):,} documents has any text: give another source")
-    describe(counts)
-    remove_halves(folder)
-    for old in {*folder.glob("tokens-*")} - {folder / name for name in plan}:  # of files since repaired
-        old.unlink(missing_ok=True)
-    print(f"{sum(counts.values()):,} documents in {len(counts)} files: train with --data {out} --tokenizer {tokenizer}")
+    folder.finish(counts_of_all)
+    total = f"{sum(counts_of_all.values()):,} documents in {len(plan)} files"
+    print(f"{total}: train with --data {out} --tokenizer {tokenizer}")
