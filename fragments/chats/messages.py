@@ -45,6 +45,15 @@ def json_field(fields: dict[str, Any], name: str, kind: type, where: str = "") -
     return value
 
 
+def check_content(message: dict[str, Any], what: str) -> None:
+    content = message.get("content", "")
+    for part in content if isinstance(content, list) else [{"type": "text", "text": content}]:
+        if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
+            raise ValueError(f"{what}: content must be text, or a list of parts of type text")
+    if not isinstance(message.get("reasoning_content", ""), str):
+        raise ValueError(f"{what}: reasoning_content must be text")
+
+
 def read_messages(messages: Any, name: str, source: str) -> tuple[list[dict[str, Any]], list[float]]:
     """Returns messages as chat templates expect them, and their weights. Raises ValueError if they are none."""
     if not isinstance(messages, list) or not messages:
@@ -54,15 +63,11 @@ def read_messages(messages: Any, name: str, source: str) -> tuple[list[dict[str,
         what = f"{name}[{i}]"
         if not isinstance(message, dict) or message.get("role") not in ROLES:
             raise ValueError(f"{what} must be an object whose role is one of {', '.join(ROLES)}")
-        is_assistant, weight = message["role"] == "assistant", message.pop("weight", 1)
+        is_assistant = message["role"] == "assistant"
+        weight = message.pop("weight", 1)
         if type(weight) not in (int, float) or not 0 <= weight <= 100 or (weight != 1 and not is_assistant):
             raise ValueError(f"{what}: weight must be a number from 0 to 100, of a message of the assistant")
-        content = message.get("content", "")
-        for part in content if isinstance(content, list) else [{"type": "text", "text": content}]:
-            if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
-                raise ValueError(f"{what}: content must be text, or a list of parts of type text")
-        if not isinstance(message.get("reasoning_content", ""), str):
-            raise ValueError(f"{what}: reasoning_content must be text")
+        check_content(message, what)
         calls = json_field(message, "tool_calls", list, f"{what}: ")
         if not all(isinstance(call.get("function"), dict) for call in calls):
             raise ValueError(f"{what}: each of tool_calls must have a function")

@@ -107,6 +107,14 @@ def parse_shard(text: str) -> tuple[int, int]:
     return task, tasks
 
 
+def check_apart(out: str, source: str, files: list[Path]) -> None:
+    """Raises InputError if the folder lies in the source, or the source in it."""
+    folder = Path(out).expanduser().resolve()
+    inside = source and Path(source).expanduser().resolve() in (folder, *folder.parents)
+    if inside or any(folder in file.resolve().parents for file in files):
+        raise InputError(f"{out}: must not be in {source}, nor that in it: give another folder")
+
+
 def sizes_and_times(files: list[Path]) -> dict[Path, tuple[int, int]]:
     """Returns the size and the modification time, in nanoseconds, of each file."""
     return {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
@@ -233,10 +241,7 @@ def prepare(
         raise InputError(f"{out} --workers {workers}: must be a folder on a disk, and at least one worker")
     task, tasks = parse_shard(shard)
     files = find_files(source)
-    path = Path(out).expanduser().resolve()
-    inside = source and Path(source).expanduser().resolve() in (path, *path.parents)
-    if inside or any(path in file.resolve().parents for file in files):
-        raise InputError(f"{out}: must not be in {source}, nor that in it: give another folder")
+    check_apart(out, source, files)
     loaded = load_tokenizer(tokenizer, special_tokens)
     rules = {"source": source, "text_field": text_field, "tokenizer": identity(loaded)}
     point("prepare.rules", rules, files, text_field, tokenizer, special_tokens)

@@ -126,13 +126,8 @@ def read_adapter_config(path: Path) -> tuple[int, float]:
     return rank, alpha * rank**0.5 if settings.get("use_rslora") else alpha
 
 
-def read_adapter(directory: str, config: Config) -> PeftAdapter:
-    """Reads a directory of peft. Raises InputError with all tensors that are wrong, or of nothing in the model."""
-    settings, path = (Path(directory) / name for name in ("adapter_config.json", "adapter_model.safetensors"))
-    for file in settings, path:
-        if not file.is_file():  # a pipe would be waited for
-            raise InputError(f"{file}: is no file: give a directory that save_pretrained of peft wrote, in safetensors")
-    rank, alpha = read_adapter_config(settings)
+def read_adapter_tensors(path: Path, rank: int) -> dict[str, np.ndarray]:
+    """Returns the tensors of adapter_model.safetensors, by name. Raises InputError if some are of another rank."""
     try:
         tensors = load_file(path)
     except (OSError, SafetensorError, KeyError, AttributeError) as error:  # the last two: a dtype that NumPy lacks
@@ -143,6 +138,17 @@ def read_adapter(directory: str, config: Config) -> PeftAdapter:
     if ranks != {rank}:
         there = ", ".join(map(str, sorted(ranks))) or "none"
         raise InputError(f"{path}: rows of its lora_A: {there}, but r of adapter_config.json is {rank}: train it again")
+    return tensors
+
+
+def read_adapter(directory: str, config: Config) -> PeftAdapter:
+    """Reads a directory of peft. Raises InputError with all tensors that are wrong, or of nothing in the model."""
+    settings, path = (Path(directory) / name for name in ("adapter_config.json", "adapter_model.safetensors"))
+    for file in settings, path:
+        if not file.is_file():  # a pipe would be waited for
+            raise InputError(f"{file}: is no file: give a directory that save_pretrained of peft wrote, in safetensors")
+    rank, alpha = read_adapter_config(settings)
+    tensors = read_adapter_tensors(path, rank)
     arrays, filled, lacking, problems = empty_adapters(config, rank), set(), [], []
     for adapter, layer, module, layouts in adapter_layouts(arrays, config):
         names = [f"base_model.model.{module}.lora_{side}.weight" for side in "AB"]

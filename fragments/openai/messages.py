@@ -102,6 +102,18 @@ class Chat(Fields):
         """Returns the tools that may be called."""
         return self.tools if self.tool_choice == "auto" else []
 
+    def template_names(self, template: ChatTemplate) -> dict[str, Any]:
+        """Returns variables for the template, beside messages and tools. Warns of what it does not read."""
+        if bad := self.chat_template_kwargs.keys() & {"messages", "tools", "add_generation_prompt", *template.names}:
+            raise Refusal(400, f"chat_template_kwargs: must not set {min(bad)}", "chat_template_kwargs")
+        if self.offered and not template.reads("tools"):
+            warn_ignored("tools")
+        if self.reasoning_effort and not template.reads("reasoning_effort"):
+            warn_ignored("reasoning_effort")
+        elif self.reasoning_effort:
+            return {"reasoning_effort": self.reasoning_effort} | self.chat_template_kwargs
+        return self.chat_template_kwargs
+
     def encode(self, tokenizer: AnyTokenizer, template: ChatTemplate | None, room: int, most: int) -> list[list[int]]:
         if template is None:
             raise Refusal(400, "the tokenizer has no chat template: use /v1/completions", "messages")
@@ -113,15 +125,7 @@ class Chat(Fields):
             msgspec.convert(self.tools, list[Tool])
         except msgspec.ValidationError as error:
             raise Refusal(400, f"tools: {error}", "tools", code_of_field(str(error))) from None
-        if self.offered and not template.reads("tools"):
-            warn_ignored("tools")
-        names = dict(self.chat_template_kwargs)
-        if self.reasoning_effort and template.reads("reasoning_effort"):
-            names.setdefault("reasoning_effort", self.reasoning_effort)
-        elif self.reasoning_effort:
-            warn_ignored("reasoning_effort")
-        if bad := self.chat_template_kwargs.keys() & {"messages", "tools", "add_generation_prompt", *template.names}:
-            raise Refusal(400, f"chat_template_kwargs: must not set {min(bad)}", "chat_template_kwargs")
+        names = self.template_names(template)
         last = self.messages[-1]
         if self.continue_final_message and (self.add_generation_prompt or last.role != "assistant"):
             words = "needs a last message of the assistant, and add_generation_prompt false"

@@ -34,41 +34,49 @@ def most_tokens(config: Config) -> int:
     return min(config.sequence_length + 1, config.context_length)
 
 
+def read_prompt(line: bytes, source: str, tokenizer: AnyTokenizer, chats: WithTemplate) -> Prompt | None:
+    """Reads a line of JSONL, at the place `source`; None if it is blank, or null. Raises what is wrong with it."""
+    row = json.loads(line) if line.strip() else None
+    if row is None:
+        return None
+    prompt = without_nulls(row.pop("prompt", None)) if isinstance(row, dict) else None
+    if isinstance(prompt, str):
+        tokens = tokenizer.encode_prompt(prompt)
+    elif prompt and isinstance(prompt, list):
+        messages, _ = read_messages(prompt, "prompt", source)
+        if messages[-1]["role"] == "assistant":
+            raise ValueError("its last message is the assistant's, who is to answer")
+        tools, names = chats.options(without_nulls(row))
+        tokens = chats.template.encode(messages, tools or None, names=names)
+    else:
+        raise ValueError("it has none" if prompt is None else f"prompt is {json.dumps(prompt)[:80]}")
+    if not tokens:
+        raise ValueError("prompt is empty")
+    return Prompt(source, prompt, row, tokens)
+
+
 def read_prompts(config: Config, tokenizer: AnyTokenizer, flag: str) -> list[Prompt]:
     """Reads the JSONL files of --data or --eval-data, and tells how many prompts are too long. Refuses other rows."""
     data = config.data if flag == "--data" else config.eval_data
-    chats, prompts, too_long = WithTemplate(tokenizer, config.tokenizer), list[Prompt](), 0
+    chats = WithTemplate(tokenizer, config.tokenizer)
+    prompts = list[Prompt]()
     for path in find_files(data):
         for number, line in enumerate(path.read_bytes().splitlines(), 1):
             try:
-                row = json.loads(line) if line.strip() else None
-                if row is None:
-                    continue
-                prompt = without_nulls(row.pop("prompt", None)) if isinstance(row, dict) else None
-                if isinstance(prompt, str):
-                    tokens = tokenizer.encode_prompt(prompt)
-                elif prompt and isinstance(prompt, list):
-                    messages, _ = read_messages(prompt, "prompt", f"{path}:{number}")
-                    if messages[-1]["role"] == "assistant":
-                        raise ValueError("its last message is the assistant's, who is to answer")
-                    tools, names = chats.options(without_nulls(row))
-                    tokens = chats.template.encode(messages, tools or None, names=names)
-                else:
-                    raise ValueError("it has none" if prompt is None else f"prompt is {json.dumps(prompt)[:80]}")
-                if not tokens:
-                    raise ValueError("prompt is empty")
+                if prompt := read_prompt(line, f"{path}:{number}", tokenizer, chats):
+                    prompts.append(prompt)
             except (AttributeError, LookupError, TypeError, ValueError, RecursionError, TemplateError) as error:
                 what = str(error) if isinstance(error, ValueError) else repr(error)
-                problem = f"must be an object of JSON whose prompt is a text or messages: {what}"
-                raise InputError(f"{path}:{number}: {problem}: fix it, or leave it out") from None
-            if len(tokens) + config.completion_tokens <= most_tokens(config):
-                prompts.append(Prompt(f"{path}:{number}", prompt, row, tokens))
-            else:
-                too_long += 1
+                raise InputError(
+                    f"{path}:{number}: must be an object of JSON whose prompt is a text or messages: {what}: "
+                    "fix it, or leave it out"
+                ) from None
+    short = [prompt for prompt in prompts if len(prompt.tokens) + config.completion_tokens <= most_tokens(config)]
+    too_long = len(prompts) - len(short)
     room = f"--completion-tokens {config.completion_tokens} in --sequence-length {config.sequence_length}"
     if too_long:
         print(f"{flag} {data}: {too_long:,} prompts are too long for {room}, and left out")
-    if not prompts:
+    if not short:
         problem = f"no prompt is short enough for {room}: change these" if too_long else "is empty: give prompts"
         raise InputError(f"{flag} {data}: {problem}")
-    return prompts
+    return short
