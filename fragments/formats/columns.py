@@ -187,7 +187,7 @@ def open_arrow(content: Content, field: str) -> Documents:
     return Documents(len(rows), lambda i: as_text(column[int(rows[i])].as_py(), f"{path}: row {i}"), column.null_count)
 
 
-def open_array_record(content: Content, field: str) -> Documents:
+def open_array_record(content: Content, _: str) -> Documents:
     path = content.path
     try:
         records = grain.sources.ArrayRecordDataSource(str(path))
@@ -257,10 +257,11 @@ def _(files, chosen, kept):
 
 
 @splice("open_by_format.format")
-def _(content, path, open_format):
-    open_format = FORMATS.get(format_of(path), open_text)
-    if content.unpacked and open_format in (open_parquet, open_arrow, open_array_record):
+def _(content, path, field, documents):
+    suffix = format_of(path)
+    if content.unpacked and suffix in (".parquet", ".arrow", ".array_record"):
         raise InputError(f"{path}: unpack it: it would be read in no order")
+    documents = FORMATS[suffix](content, field) if suffix else open_text(content)
 
 
 @splice("open_files.start")

@@ -73,7 +73,7 @@ def as_text(value: object, source: str, start: int = 0) -> str:
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def open_text(content: Content, field: str) -> Documents:
+def open_text(content: Content) -> Documents:
     path, size = content.path, content.size
     if b"\0" in content.read(0, min(size, 8192)):  # as git recognises binary files
         raise InputError(f"{path}: neither text nor a file type that is known: unpack it, or choose: 'DIR/**/*.txt'")
@@ -118,6 +118,6 @@ def open_jsonl(content: Content, field: str) -> Documents:
 def open_by_format(path: Path, field: str) -> Documents:
     """Opens the documents of a file by its suffix: lines of JSONL, or text."""
     content = Content(path)
-    with point("open_by_format.format", content, path):
-        open_format = open_jsonl if JSONL.search(path.name) else open_text
-    return open_format(content, field)
+    with point("open_by_format.format", content, path, field):
+        documents = open_jsonl(content, field) if JSONL.search(path.name) else open_text(content)
+    return documents

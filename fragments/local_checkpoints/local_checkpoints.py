@@ -56,6 +56,12 @@ def shapes(arrays: dict[str, Any]) -> dict[str, str]:
     return {name: f"{x.dtype} {[*x.shape]}" for name, x in arrays.items()}
 
 
+def name_run(file: epath.Path) -> None:
+    """Writes a name for the run on process 0, unless it has one; a directory that is made anew gets another."""
+    if jax.process_index() == 0 and not (file.exists() and file.read_text()):
+        file.write_text(f"{file.parent.name}-{secrets.token_hex(4)}")
+
+
 class LocalCheckpoints:
     """Checkpoints of which each process keeps the part of its own devices, for the same mesh, in a file.
 
@@ -63,16 +69,17 @@ class LocalCheckpoints:
     """
 
     def __init__(self, config: Config, directory: epath.Path):
-        name, new = directory / "run", f"{directory.name}-{secrets.token_hex(4)}"  # another if made anew
-        on_all_processes(lambda: jax.process_index() or (name.exists() and name.read_text()) or name.write_text(new))
-        place = hashlib.sha256(str(directory).encode()).hexdigest()[:8]  # of a copy of the directory, another one
-        run = absolute(config.local_checkpoint_dir) / f"{on_all_processes(name.read_text)}-{place}"
+        name_file = directory / "run"
+        on_all_processes(lambda: name_run(name_file))
+        place = hashlib.sha256(str(directory).encode()).hexdigest()[:8]  # differs for a copy of the directory
+        run = absolute(config.local_checkpoint_dir) / f"{on_all_processes(name_file.read_text)}-{place}"
         self.config, self.folder = config, run / str(jax.process_index())
         self.thread = concurrent.futures.ThreadPoolExecutor(1)
 
     def begin(self, step: int) -> None:
         """Goes on from a step, here or not: removes others, of which some process has no part."""
-        self.written = self.thread.submit(int, step)
+        self.written = concurrent.futures.Future()
+        self.written.set_result(step)
         self.keep(step)
 
     def files(self) -> dict[int, epath.Path]:

@@ -5,11 +5,12 @@ Source: Shazeer et al. 2017, arXiv 1701.06538.
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from generator.language import layers, point, splice
+from generator.language import layers, point, proceed, splice
 from generator.language.roles import RULES, Experts, Linear, PositiveInt, dispatch
 
 
@@ -86,6 +87,17 @@ def _():
     yield "mlp.experts.gate.kernel", "model.layers.{}.mlp.experts.{}.gate_proj.weight", "d f -> f d"
     yield "mlp.experts.up.kernel", "model.layers.{}.mlp.experts.{}.up_proj.weight", "d f -> f d"
     yield "mlp.experts.down.kernel", "model.layers.{}.mlp.experts.{}.down_proj.weight", "f d -> d f"
+
+
+@splice("hf.layer")
+def _(name, values):
+    for expert in np.ndindex(values.shape[: name.count("{}") - 1]):
+        proceed()
+
+
+@splice("hf.tensor")
+def _(name, layer, values, layout, tensor, view, expert):
+    tensor, view = name.format(layer, *expert), rearrange(values[expert], layout)
 
 
 @splice("hf.sizes")

@@ -3,6 +3,8 @@
 Source: Gemma Team 2025, arXiv 2503.19786, section 2; Chen et al. 2023, arXiv 2306.15595, section 3.2 (scaling).
 """
 
+import dataclasses
+
 from jax import Array
 
 from generator.language import provide, splice
@@ -16,7 +18,8 @@ class ModelConfig:
 
 @provide("Decoder.hidden")
 def global_angles(positions, config) -> Array:
-    return rotary_angles(positions, config, config.global_rope_theta) / config.global_rope_factor
+    full = dataclasses.replace(config, rope_theta=config.global_rope_theta)
+    return rotary_angles(positions, full) / config.global_rope_factor
 
 
 @splice("hf.rope")

@@ -23,12 +23,12 @@ def _(config, problems):
     point("check_config.pairs", config, problems, size)
 
 
-def rotary_angles(positions: Array, config: ModelConfig, theta: float) -> Array:
+def rotary_angles(positions: Array, config: ModelConfig) -> Array:
     """Computes the angles [B, T, H/2] of positions [B, T], in fp32: bf16 rounds position 257 to 256."""
     with point("rotary_angles.size", config):
         size = config.head_size
-    frequencies = theta ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / size)  # [H/2]
-    point("rotary_angles.frequencies", frequencies, positions, config, theta)
+    frequencies = config.rope_theta ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / size)  # [H/2]
+    point("rotary_angles.frequencies", frequencies, positions, config)
     return positions[..., None].astype(jnp.float32) * frequencies
 
 
@@ -47,7 +47,7 @@ def rotate(x: Array, angles: Array) -> Array:
 
 @provide("Decoder.hidden")
 def angles(positions, config) -> Array:
-    return rotary_angles(positions, config, config.rope_theta)  # [B, T, H/2]
+    return rotary_angles(positions, config)  # [B, T, H/2]
 
 
 @splice("Attention.heads")

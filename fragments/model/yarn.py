@@ -29,11 +29,11 @@ def _(config, problems):
 
 
 @splice("rotary_angles.frequencies")
-def _(frequencies, config, theta):
+def _(frequencies, config):
     pairs = len(frequencies)
     # indices of the pairs with so many turns in the original context
     fast, slow = (
-        pairs * math.log(config.rope_original_context / (2 * math.pi * turns), theta)
+        pairs * math.log(config.rope_original_context / (2 * math.pi * turns), config.rope_theta)
         for turns in (config.rope_fast_turns, config.rope_slow_turns)
     )
     if setting("yarn_truncate"):

@@ -6,11 +6,11 @@ import jax
 import numpy as np
 
 
-class LazyArray(jax.ShapeDtypeStruct):
+class LazyArray:
     """An array that `read(name)` reads whenever NumPy asks for it: a model may be larger than memory."""
 
     def __init__(self, struct: jax.ShapeDtypeStruct, read: Callable[[str], np.ndarray], name: str):
-        super().__init__(struct.shape, struct.dtype)
+        self.shape, self.dtype, self.size = struct.shape, struct.dtype, struct.size
         self.read, self.name = read, name
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:

@@ -20,7 +20,7 @@ class TrainConfig:
 Objective = tuple[Array, Array, dict[str, Array]]
 
 
-def next_token_loss(log_likelihood: Array, batch: dict[str, Array], config: TrainConfig) -> Objective:
+def next_token_loss(log_likelihood: Array, batch: dict[str, Array], _: TrainConfig) -> Objective:
     """Returns the cross-entropy of targets, and their number."""
     return -jnp.sum(log_likelihood * batch["weights"]), jnp.sum(batch["weights"]), {}
 

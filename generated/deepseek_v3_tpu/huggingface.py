@@ -182,11 +182,10 @@ def hf_views(arrays: dict[str, np.ndarray], config: Config) -> dict[str, np.ndar
         "mtp.layer": range(config.layers, config.layers + config.mtp_layers),
     }.items():
         for parameter, name, layout in hf_layer_tensors():
-            if (array := arrays.get(f"{stack}.{parameter}")) is None:
-                continue
-            for layer, *index in np.ndindex(array.shape[: name.count("{}")]):
-                tensor, view = name.format(numbers[layer], *index), rearrange(array[layer, *index], layout)
-                views[tensor] = view
+            for layer, values in zip(numbers, arrays.get(f"{stack}.{parameter}", ()), strict=False):
+                for expert in np.ndindex(values.shape[: name.count("{}") - 1]):
+                    tensor, view = name.format(layer, *expert), rearrange(values[expert], layout)
+                    views[tensor] = view
     return views
 
 

@@ -65,7 +65,7 @@ def hidden_and_mtp(
     segment_ids: Array | None,
 ) -> tuple[Array, Array, Array, tuple[Array, ...]]:
     """Computes `Decoder.hidden` [B, T, D]; emits each MTP layer's summed cross-entropy and target count."""
-    angles = rotary_angles(positions, config, config.rope_theta)  # [B, T, H/2]
+    angles = rotary_angles(positions, config)  # [B, T, H/2]
     x, hidden_expert_load = model.hidden(tokens, positions, segment_ids)
     remat = functools.partial(jax.checkpoint, policy=remat_policy(config.remat), prevent_cse=False)
 

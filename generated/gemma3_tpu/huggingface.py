@@ -134,10 +134,8 @@ def hf_views(arrays: dict[str, np.ndarray], config: Config) -> dict[str, np.ndar
         "last_layers": range(config.layers // 6 * 6, config.layers),
     }.items():
         for parameter, name, layout in hf_layer_tensors():
-            if (array := arrays.get(f"{stack}.{parameter}")) is None:
-                continue
-            for layer, *index in np.ndindex(array.shape[: name.count("{}")]):
-                tensor, view = name.format(numbers[layer], *index), rearrange(array[layer, *index], layout)
+            for layer, values in zip(numbers, arrays.get(f"{stack}.{parameter}", ()), strict=False):
+                tensor, view = name.format(layer), rearrange(values, layout)
                 views[tensor] = view
     return views
 

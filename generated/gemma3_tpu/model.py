@@ -5,6 +5,7 @@ Letters in shapes: B batch, T sequence, D width, N heads, K key and value heads,
 F feed-forward width, V vocabulary, L layers.
 """
 
+import dataclasses
 import functools
 import math
 
@@ -91,10 +92,10 @@ class Norm(nnx.Module):
         return y.astype(x.dtype)
 
 
-def rotary_angles(positions: Array, config: ModelConfig, theta: float) -> Array:
+def rotary_angles(positions: Array, config: ModelConfig) -> Array:
     """Computes the angles [B, T, H/2] of positions [B, T], in fp32: bf16 rounds position 257 to 256."""
     size = config.head_size
-    frequencies = theta ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / size)  # [H/2]
+    frequencies = config.rope_theta ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / size)  # [H/2]
     return positions[..., None].astype(jnp.float32) * frequencies
 
 
@@ -262,10 +263,9 @@ class Decoder(nnx.Module):
         """Computes the residual stream after the last norm, [B, T, D]."""
         if positions is None:
             positions = jnp.arange(tokens.shape[1])[None]  # [1, T]
-        angles = rotary_angles(positions, self.config, self.config.rope_theta)  # [B, T, H/2]
-        global_angles = (
-            rotary_angles(positions, self.config, self.config.global_rope_theta) / self.config.global_rope_factor
-        )
+        angles = rotary_angles(positions, self.config)  # [B, T, H/2]
+        full = dataclasses.replace(self.config, rope_theta=self.config.global_rope_theta)
+        global_angles = rotary_angles(positions, full) / self.config.global_rope_factor
         x = shard(self.embedding(tokens, self.config.dtype), "batch", "sequence", "residual")
 
         # prevent_cse: not needed in a scan, which keeps its forward and backward pass apart

@@ -120,7 +120,7 @@ def as_text(value: object, source: str, start: int = 0) -> str:
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def open_text(content: Content, field: str) -> Documents:
+def open_text(content: Content) -> Documents:
     path, size = content.path, content.size
     if b"\0" in content.read(0, min(size, 8192)):  # as git recognises binary files
         raise InputError(f"{path}: neither text nor a file type that is known: unpack it, or choose: 'DIR/**/*.txt'")
@@ -170,10 +170,10 @@ def open_jsonl(content: Content, field: str) -> Documents:
 def open_by_format(path: Path, field: str) -> Documents:
     """Opens the documents of a file by its suffix: lines of JSONL, or text."""
     content = Content(path)
-    open_format = FORMATS.get(format_of(path), open_text)
-    if content.unpacked and open_format in (open_parquet, open_arrow, open_array_record):
+    suffix = format_of(path)
+    if content.unpacked and suffix in (".parquet", ".arrow", ".array_record"):
         raise InputError(f"{path}: unpack it: it would be read in no order")
-    return open_format(content, field)
+    return FORMATS[suffix](content, field) if suffix else open_text(content)
 
 
 def chat_columns(schema: Any, field: str) -> list[str]:
@@ -347,7 +347,7 @@ def open_arrow(content: Content, field: str) -> Documents:
     return Documents(len(rows), lambda i: as_text(column[int(rows[i])].as_py(), f"{path}: row {i}"), column.null_count)
 
 
-def open_array_record(content: Content, field: str) -> Documents:
+def open_array_record(content: Content, _: str) -> Documents:
     path = content.path
     try:
         records = grain.sources.ArrayRecordDataSource(str(path))

@@ -94,10 +94,10 @@ class Norm(nnx.Module):
         return y.astype(x.dtype)
 
 
-def rotary_angles(positions: Array, config: ModelConfig, theta: float) -> Array:
+def rotary_angles(positions: Array, config: ModelConfig) -> Array:
     """Computes the angles [B, T, H/2] of positions [B, T], in fp32: bf16 rounds position 257 to 256."""
     size = config.head_size
-    frequencies = theta ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / size)  # [H/2]
+    frequencies = config.rope_theta ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / size)  # [H/2]
     return positions[..., None].astype(jnp.float32) * frequencies
 
 
@@ -211,7 +211,7 @@ class Decoder(nnx.Module):
         """Computes the residual stream after the last norm, [B, T, D]."""
         if positions is None:
             positions = jnp.arange(tokens.shape[1])[None]  # [1, T]
-        angles = rotary_angles(positions, self.config, self.config.rope_theta)  # [B, T, H/2]
+        angles = rotary_angles(positions, self.config)  # [B, T, H/2]
         x = self.embedding(tokens, self.config.dtype)
         x = shard(x, "batch", None, "sequence")  # width over the devices, as in the table: they exchange it for tokens
         x = shard(x, "batch", "sequence", None)  # first as the rows of the table are summed over devices

@@ -99,10 +99,10 @@ class Linear(nnx.Module):
         return product(self.equation, x, self.kernel.get_value())
 
 
-def rotary_angles(positions: Array, config: ModelConfig, theta: float) -> Array:
+def rotary_angles(positions: Array, config: ModelConfig) -> Array:
     """Computes the angles [B, T, H/2] of positions [B, T], in fp32: bf16 rounds position 257 to 256."""
     size = config.head_size
-    frequencies = theta ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / size)  # [H/2]
+    frequencies = config.rope_theta ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / size)  # [H/2]
     return positions[..., None].astype(jnp.float32) * frequencies
 
 
@@ -200,7 +200,7 @@ class Decoder(nnx.Module):
         """Computes the residual stream after the last norm, [B, T, D]."""
         if positions is None:
             positions = jnp.arange(tokens.shape[1])[None]  # [1, T]
-        angles = rotary_angles(positions, self.config, self.config.rope_theta)  # [B, T, H/2]
+        angles = rotary_angles(positions, self.config)  # [B, T, H/2]
         x = shard(self.embedding(tokens, self.config.dtype), "batch", "sequence", "residual")
 
         # prevent_cse: not needed in a scan, which keeps its forward and backward pass apart

@@ -69,7 +69,7 @@ def as_text(value: object, source: str, start: int = 0) -> str:
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def open_text(content: Content, field: str) -> Documents:
+def open_text(content: Content) -> Documents:
     path, size = content.path, content.size
     if b"\0" in content.read(0, min(size, 8192)):  # as git recognises binary files
         raise InputError(f"{path}: neither text nor a file type that is known: unpack it, or choose: 'DIR/**/*.txt'")
@@ -113,5 +113,4 @@ def open_by_format(path: Path, field: str) -> Documents:
     content = Content(path)
     if re.match("(?i)[.](json|csv|tsv|parquet|arrow|array_record|gz|bz2|xz|zst)(-|$)", path.suffix):
         raise InputError(f"{path}: is neither text nor JSONL: convert it, or build the package with its part formats")
-    open_format = open_jsonl if JSONL.search(path.name) else open_text
-    return open_format(content, field)
+    return open_jsonl(content, field) if JSONL.search(path.name) else open_text(content)

@@ -110,7 +110,7 @@ def batch_with_padding(config) -> dict[str, np.ndarray]:
 
 def router_logits(package, model, batch) -> tuple[list[np.ndarray], np.ndarray]:
     """What the router of each layer gives, [B T, E], and which of the tokens are not padding, [B T]."""
-    angles = package.model.rotary_angles(batch["positions"], model.config, model.config.rope_theta)
+    angles = package.model.rotary_angles(batch["positions"], model.config)
     x, found = model.embedding(batch["tokens"], "float32"), []
     for number in range(model.config.layers):
         layer = jax.tree.map(lambda leaf, number=number: leaf[number], model.layers)
