@@ -98,8 +98,11 @@ class WithTemplate:
         if not self.loaded_template:
             raise InputError(f"--tokenizer {self.path}: chats need a chat template: put chat_template.jinja beside it")
         if self.loaded_template.reads("strftime_now"):
-            problem = "asks for the date, so its tokens change: set date_string in chat_template_kwargs, or prepare"
-            print(f"warning: the chat template beside {self.path} {problem} the data", file=sys.stderr)
+            print(
+                f"warning: the chat template beside {self.path} asks for the date, so its tokens change: "
+                "set date_string in chat_template_kwargs, or prepare the data",
+                file=sys.stderr,
+            )
         return self.loaded_template
 
     def options(self, chat: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -39,7 +39,9 @@ def with_peft_adapter(config: Config, model: Decoder, directory: str) -> tuple[C
     base, model = named_arrays(model), jax.eval_shape(lambda: Decoder(config, nnx.Rngs(0)))
     parameters = named_arrays(model)
     if lacking := lacking + sorted(name for name in parameters.keys() - arrays.keys() if ".adapter." in name):
-        problem = f"it has no matrices for {', '.join(lacking[:3])}, whose like it adapts, as training would"
-        raise InputError(f"{directory}: {problem}: train an adapter of all layers")
+        raise InputError(
+            f"{directory}: it has no matrices for {', '.join(lacking[:3])}, whose like it adapts, as training would: "
+            "train an adapter of all layers"
+        )
     adapters = {name: LazyArray(parameters[name], arrays.__getitem__, name) for name in arrays}
     return config, jax.tree.unflatten(jax.tree.structure(model), [(base | adapters)[name] for name in parameters])

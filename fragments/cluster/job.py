@@ -57,5 +57,7 @@ def join_job() -> None:
             jax.distributed.initialize(**all_gpus, **TIMEOUTS)
     except Exception as error:  # each way of detection has its own errors
         if launched:
-            problem = f"{', '.join(launched)} announces several processes, which JAX does not find: {error}"
-            raise InputError(f"{problem} Start them by srun or mpirun, or set {', '.join(SETTINGS)}") from None
+            raise InputError(
+                f"{', '.join(launched)} announces several processes, which JAX does not find: {error} "
+                f"Start them by srun or mpirun, or set {', '.join(SETTINGS)}"
+            ) from None

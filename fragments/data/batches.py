@@ -33,7 +33,7 @@ from generator.language.roles import (
 
 class DataConfig:
     eval_data: str = ""  # evaluation documents, in the form of data; "": a held-out share of data
-    eval_share: Annotated[float, 0, 0.999] = 0.02  # share of documents held out without eval_data, max 10,000; 0: none
+    eval_share: Annotated[float, 0, 0.999] = 0.02  # share of documents to hold out, about; up to about 10,000; 0: none
     sequence_length: PositiveInt = 4096  # tokens in one training sequence
     allow_other_data: bool = False  # whether a run may resume with other data or another tokenizer
     batch_size: PositiveInt = 8  # sequences in one optimizer step, over all devices

@@ -31,8 +31,10 @@ requires("data/prepare", "data/mixture", "data/show", "chats", "chat_rows")
 def is_cut(config: Config, size: int, source: str) -> bool:
     """Returns whether a chat longer than a sequence is cut at its end, else left out. Raises InputError if refused."""
     if config.long_chats == "refuse":
-        problem = f"a chat of {size:,} tokens, more than --sequence-length {config.sequence_length:,}"
-        raise InputError(f"{source}: {problem}: raise that, or give other --long-chats")
+        raise InputError(
+            f"{source}: a chat of {size:,} tokens, more than --sequence-length {config.sequence_length:,}: "
+            "raise that, or give other --long-chats"
+        )
     is_cut_off = config.long_chats == "truncate"
     tell_of(f"longer than a sequence, {'whose ends are cut off' if is_cut_off else 'which are left out'}", source)
     return is_cut_off

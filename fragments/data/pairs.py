@@ -28,8 +28,10 @@ def are_pairs(config: Config, tokens: np.ndarray, path: str) -> bool:
         raise InputError(f"data {path}: {problem}, not for {config.objective}: give other data, or {advice}")
     if config.objective in WITH_REFERENCE and np.isnan(tokens["reference"]).any():
         command = f"python -m {__package__}.reference --checkpoint-dir DIR --data PREPARED --out OUT"
-        problem = f"has no log-likelihoods of a reference, which --objective {config.objective} compares with"
-        raise InputError(f"data {path}: {problem}: write them by `{command}`, and give --data OUT")
+        raise InputError(
+            f"data {path}: has no log-likelihoods of a reference, which --objective {config.objective} compares with: "
+            f"write them by `{command}`, and give --data OUT"
+        )
     return is_pair
 
 

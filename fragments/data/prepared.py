@@ -73,8 +73,10 @@ def open_tokens(data: str, tokenizer: AnyTokenizer) -> grain.MapDataset | None:
     if not description:
         return None
     if description.get("tokenizer") != identity(tokenizer):
-        problem = f"its tokenizer is {description.get('tokenizer')}, and --tokenizer is {identity(tokenizer)}"
-        raise InputError(f"data {data}: {problem}: give the first, or prepare the data with the second")
+        raise InputError(
+            f"data {data}: its tokenizer is {description.get('tokenizer')}, and --tokenizer is {identity(tokenizer)}: "
+            "give the first, or prepare the data with the second"
+        )
     point("open_tokens.checked", data, description)
     return open_prepared(data, description["shards"], token_type(tokenizer))
 

@@ -18,8 +18,11 @@ def warn_of_special_tokens(data: str, which: str, special: collections.Counter[s
     """Warns of documents that hold the text of special tokens, which was likely meant as tokens."""
     if special:
         most = ", ".join(f"{name} in {count}" for name, count in special.most_common(3))
-        problem = f"of {which} documents: {most}; there they are text: --special-tokens makes them tokens"
-        print(f"warning: data {data}: special tokens in documents: {problem}", file=sys.stderr)
+        print(
+            f"warning: data {data}: special tokens in documents: "
+            f"of {which} documents: {most}; there they are text: --special-tokens makes them tokens",
+            file=sys.stderr,
+        )
 
 
 @splice("open_pieces.source")

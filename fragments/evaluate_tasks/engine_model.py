@@ -119,8 +119,10 @@ class EngineModel:
         options = {name: value for name, value in normalize_gen_kwargs(settings).items() if value is not None}
         most, until, sampled = (options.pop(name) for name in ("max_gen_toks", "until", "do_sample"))
         if not 1 <= most < self.max_length:
-            problem = f"must be less than {self.max_length}, the longest text"
-            raise InputError(f"max_gen_toks {most}: {problem}: give --gen-kwargs max_gen_toks=NUMBER")
+            raise InputError(
+                f"max_gen_toks {most}: must be less than {self.max_length}, the longest text: "
+                "give --gen-kwargs max_gen_toks=NUMBER"
+            )
         temperature = options.pop("temperature", 1.0) if sampled else 0.0
         if others := options.keys() - {"temperature", "top_k", "top_p", "min_p", "repetition_penalty"}:
             raise InputError(f"generation_kwargs {', '.join(sorted(others))}: not supported: remove them from the task")

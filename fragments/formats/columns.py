@@ -79,8 +79,10 @@ def open_json(content: Content, field: str) -> Documents:
         with point("open_json.rows", content, field):
             rows = [row if isinstance(row, str) else row[field] for row in json.loads(content.read(0, content.size))]
     except (ValueError, RecursionError, KeyError, TypeError) as error:
-        problem = f"{content.path}: must be a list of objects with a field {field}: {type(error).__name__}: {error}"
-        raise InputError(f"{problem}: fix it, leave it out, or give another --text-field") from None
+        raise InputError(
+            f"{content.path}: must be a list of objects with a field {field}: {type(error).__name__}: {error}: "
+            "fix it, leave it out, or give another --text-field"
+        ) from None
     texts = [row for row in rows if row is not None]
     return Documents(len(texts), lambda i: as_text(texts[i], f"{content.path}: text {i}"), len(rows) - len(texts))
 
@@ -115,8 +117,10 @@ def open_csv(content: Content, field: str, delimiter: str = ",") -> Documents:
                 bounds.extend((start, end))
             start, left_out = end, left_out + bool(row and not row[column])
     except (ValueError, csv.Error) as error:  # no such column, no UTF-8
-        problem = f"{content.path}:{rows.line_num}: must be CSV with a column {field}: {error}"
-        raise InputError(f"{problem}: fix it, leave it out, or give another --text-field") from None
+        raise InputError(
+            f"{content.path}:{rows.line_num}: must be CSV with a column {field}: {error}: "
+            "fix it, leave it out, or give another --text-field"
+        ) from None
 
     def read(i: int) -> str:
         row = content.read(*bounds[2 * i : 2 * i + 2]).decode()
@@ -151,8 +155,10 @@ def open_parquet(content: Content, field: str) -> Documents:
             is_known = known is not None and known.has_null_count
             counts.append(group.num_rows - known.null_count if is_known else len(read_row_group(path, number, field)))
     except (pyarrow.ArrowException, ValueError, OSError) as error:
-        problem = f"{path}: must be Parquet with a column {field}: {error}"
-        raise InputError(f"{problem}: fix it, leave it out, or give another --text-field") from None
+        raise InputError(
+            f"{path}: must be Parquet with a column {field}: {error}: "
+            "fix it, leave it out, or give another --text-field"
+        ) from None
     ends = np.cumsum(counts)
 
     def read(i: int) -> str:
@@ -181,8 +187,9 @@ def open_arrow(content: Content, field: str) -> Documents:
             column = table.column(field)
         column.validate(full=True)  # bad offsets in a damaged file would end the process
     except (pyarrow.ArrowException, ValueError, OSError) as error:
-        problem = f"{path}: must be Arrow with a column {field}: {error}"
-        raise InputError(f"{problem}: fix it, leave it out, or give another --text-field") from None
+        raise InputError(
+            f"{path}: must be Arrow with a column {field}: {error}: fix it, leave it out, or give another --text-field"
+        ) from None
     rows = np.flatnonzero(column.is_valid()) if column.null_count else range(len(column))
     return Documents(len(rows), lambda i: as_text(column[int(rows[i])].as_py(), f"{path}: row {i}"), column.null_count)
 
@@ -205,8 +212,9 @@ def files_of_rows(files: list[Path]) -> list[Path]:
             if splits := description.get("splits"):
                 abouts.append(file)
                 if len(splits) > 1:
-                    problem = f"has the splits {', '.join(splits)}"
-                    raise InputError(f"data {file.parent}: {problem}: give the folder of one of them")
+                    raise InputError(
+                        f"data {file.parent}: has the splits {', '.join(splits)}: give the folder of one of them"
+                    )
             if parts := description.get("_data_files"):
                 rows[file.parent] = {part["filename"] for part in parts}
         except (ValueError, TypeError, KeyError, AttributeError):

@@ -31,8 +31,10 @@ def save_adapters(config: Config, model: Decoder, directory: Path, base: str) ->
         modules.add(module.rpartition(".")[2])
         left.discard(path)
     if left:
-        problem = f"{min(left)} is of an expert, or of a tensor that holds several parameters: peft has none of a part"
-        raise InputError(f"{problem}: train with --lora-targets that leave it out")
+        raise InputError(
+            f"{min(left)} is of an expert, or of a tensor that holds several parameters: peft has none of a part: "
+            "train with --lora-targets that leave it out"
+        )
     directory.mkdir(parents=True)  # overwrites nothing
     save_file(tensors, directory / "adapter_model.safetensors", metadata={"format": "pt"})
     settings = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": base or None}

@@ -125,8 +125,10 @@ class LocalCheckpoints:
                 config, place, there = (json.loads(file.metadata()[name]) for name in ("config", "data", "arrays"))
                 if there != shapes(named_arrays(tree)):
                     settings = changes(Config(**config), self.config)
-                    problem = f"is of another model: settings there -> here: {settings or 'the same'}"
-                    raise InputError(f"{self.files()[step]} {problem}: fix these, or give another directory")
+                    raise InputError(
+                        f"{self.files()[step]} is of another model: settings there -> here: {settings or 'the same'}: "
+                        "fix these, or give another directory"
+                    )
 
                 def array(name: str, x: jax.ShapeDtypeStruct) -> Array:
                     def part(index: tuple[slice, ...]) -> np.ndarray:

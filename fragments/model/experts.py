@@ -6,6 +6,7 @@ Source: Shazeer et al. 2017, arXiv 1701.06538.
 import jax
 import jax.numpy as jnp
 import numpy as np
+from einops import rearrange
 from flax import nnx
 from jax import Array
 from jax.sharding import PartitionSpec

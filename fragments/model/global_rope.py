@@ -4,6 +4,7 @@ Source: Gemma Team 2025, arXiv 2503.19786, section 2; Chen et al. 2023, arXiv 23
 """
 
 import dataclasses
+from typing import Annotated
 
 from jax import Array
 
@@ -12,7 +13,7 @@ from generator.language.roles import PositiveFloat, rotary_angles
 
 
 class ModelConfig:
-    global_rope_theta: PositiveFloat = 1_000_000.0  # base of the rotation frequencies in layers with full attention
+    global_rope_theta: Annotated[float, 1, 1e30] = 1_000_000.0  # rope_theta of layers with full attention
     global_rope_factor: PositiveFloat = 1.0  # divides their angles, so that longer sequences rotate no further
 
 

@@ -3,15 +3,16 @@
 Source: Su et al. 2021, arXiv 2104.09864, section 3.4.2.
 """
 
+from typing import Annotated
+
 import jax.numpy as jnp
 from jax import Array
 
 from generator.language import point, provide, splice
-from generator.language.roles import PositiveFloat
 
 
 class ModelConfig:
-    rope_theta: PositiveFloat = 10_000.0  # base of the rotation frequencies
+    rope_theta: Annotated[float, 1, 1e30] = 10_000.0  # base of the rotation frequencies
 
 
 @splice("check_config.together")

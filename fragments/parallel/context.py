@@ -56,5 +56,6 @@ def _(config, mesh):
     else:
         multiple = shares * setting("context_multiple") if shares > 1 else 1
     if config.sequence_length % multiple:
-        problem = f"must be a multiple of {multiple} with --mesh-context {shares}"
-        raise InputError(f"--sequence-length {config.sequence_length}: {problem}")
+        raise InputError(
+            f"--sequence-length {config.sequence_length}: must be a multiple of {multiple} with --mesh-context {shares}"
+        )

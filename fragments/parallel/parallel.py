@@ -21,7 +21,7 @@ class ParallelConfig:
 
 
 class ModelConfig:
-    remat: str = setting("remat")  # policy: none, full, dots, attention; or kept: query, key_value, out, gate, up, down
+    remat: str = setting("remat")  # names in REMAT (parallel.py), with commas: none, full, dots, attention, gate, ...
 
 
 def make_mesh(data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.Device] | None = None) -> Mesh:

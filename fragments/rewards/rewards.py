@@ -45,8 +45,10 @@ class Rewards:
             pickle.dumps(self.function)  # as other processes get it
             self.signature = inspect.signature(self.function)
         except Exception as error:
-            problem = f"must be MODULE:FUNCTION, a function at the top of a module: {error!r}"
-            raise InputError(f"{self.name}: {problem}: give one that is here or installed") from None
+            raise InputError(
+                f"{self.name}: must be MODULE:FUNCTION, a function at the top of a module: {error!r}: "
+                "give one that is here or installed"
+            ) from None
         context = multiprocessing.get_context("spawn")
         self.pool = pebble.ProcessPool(os.cpu_count() or 1, context=context, initializer=end_with_parent)
 
@@ -55,8 +57,9 @@ class Rewards:
         try:
             self.signature.bind(*names, **fields)
         except TypeError as error:
-            problem = f"{self.name} cannot take the row's fields: {error}"
-            raise InputError(f"{source}: {problem}: change the row, or the function") from None
+            raise InputError(
+                f"{source}: {self.name} cannot take the row's fields: {error}: change the row, or the function"
+            ) from None
 
     def __call__(self, completions: Sequence[tuple[Any, Any, dict[str, Any]]]) -> list[Any]:
         """Returns the rewards of prompts, completions and other fields of their rows.

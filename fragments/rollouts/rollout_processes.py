@@ -23,12 +23,16 @@ def own_rows(sharding: NamedSharding, shape: tuple[int, int], group: int) -> lis
         for row in range(shape[0])[rows]:
             holders.setdefault(row, set()).add(device.process_index)
     if any(len(processes) > 1 for processes in holders.values()):
-        problem = "processes share sequences, and each is to sample its own"
-        raise InputError(f"--mesh-tensor: {problem}: let only --mesh-data and --mesh-fsdp span processes")
+        raise InputError(
+            "--mesh-tensor: processes share sequences, and each is to sample its own: "
+            "let only --mesh-data and --mesh-fsdp span processes"
+        )
     rows_here = [row for row in sorted(holders) if holders[row] == {jax.process_index()}]
     if any(rows_here[i : i + group] != [*range(row, row + group)] for i, row in enumerate(rows_here) if i % group == 0):
-        problem = f"must divide the sequences of a batch that a process holds, {len(rows_here)}"
-        raise InputError(f"--group-size {group}: {problem}: change it, or --batch-size")
+        raise InputError(
+            f"--group-size {group}: must divide the sequences of a batch that a process holds, {len(rows_here)}: "
+            "change it, or --batch-size"
+        )
     return rows_here
 
 

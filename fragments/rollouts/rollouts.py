@@ -264,8 +264,10 @@ class Rollouts(Batches):
             remedy = "give these again, or export the weights, and import them into a new --checkpoint-dir"
             raise InputError(f"step {step} is of another --objective or --batch-size: {remedy}")
         if states[0]["documents"] != self.documents and not self.config.allow_other_data:
-            problem = f"--data {self.config.data}: not the prompts that this run had up to {step}"
-            raise InputError(f"{problem}: give the same files and tokenizer, or --allow-other-data")
+            raise InputError(
+                f"--data {self.config.data}: not the prompts that this run had up to {step}: "
+                "give the same files and tokenizer, or --allow-other-data"
+            )
         self.round = states[0]["round"]
         rows = [[Sampled(**fields) for fields in states[row]["waiting"]] for row in self.rows]
         self.waiting = [list(batch) for batch in zip(*rows, strict=True)]

@@ -34,15 +34,19 @@ WAIT = 60  # seconds for all processes to connect, once each has its part of the
 def mesh_over_processes(tensor: int, devices: list[jax.Device]) -> Mesh:
     """Returns the mesh of all devices for tensor parallelism. It may cross GPU nodes: the model may fit none."""
     if tensor != len(devices):
-        problem = f"{jax.process_count()} processes have {len(devices)} devices, and each takes part"
-        raise InputError(f"--mesh-tensor {tensor}: {problem}: give {len(devices)}")
+        raise InputError(
+            f"--mesh-tensor {tensor}: "
+            f"{jax.process_count()} processes have {len(devices)} devices, and each takes part: give {len(devices)}"
+        )
     axes = make_mesh(1, 1, 1, devices[:1]).axis_names
     sizes = [tensor if axis == "tensor" else 1 for axis in axes]
     try:
         grid = create_device_mesh(sizes, devices=devices, allow_split_physical_axes=True)
     except (NotImplementedError, ValueError, AssertionError) as error:
-        problem = f"devices of {jax.process_count()} processes are no line of a network: start fewer"
-        raise InputError(f"--mesh-tensor {tensor}: {problem}: {error}") from None
+        raise InputError(
+            f"--mesh-tensor {tensor}: "
+            f"devices of {jax.process_count()} processes are no line of a network: start fewer: {error}"
+        ) from None
     return Mesh(grid, axes, axis_types=(AxisType.Auto,) * len(axes))
 
 

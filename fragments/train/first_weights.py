@@ -17,8 +17,10 @@ def first_policy(
 ) -> Callable[[], Decoder]:
     """Returns a function that returns the policy of step 0: a copy of its weights, in the dtype of the computation."""
     if 0 not in checkpoints.steps():
-        problem = f"{checkpoints.directory} has no weights of step 0 to compare with"
-        raise InputError(f"--kl-coefficient {config.kl_coefficient}: {problem}: import some into a new directory")
+        raise InputError(
+            f"--kl-coefficient {config.kl_coefficient}: "
+            f"{checkpoints.directory} has no weights of step 0 to compare with: import some into a new directory"
+        )
     target = {"model": abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)}
     _, _, trees = checkpoints.restore(lambda _: target, only=0)
     model = with_matrices_in(config.dtype, trees["model"])

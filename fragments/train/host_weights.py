@@ -15,8 +15,9 @@ def host_weights(config: Config, mesh: Mesh) -> Decoder:
         cpu = jax.local_devices(backend="cpu")[:1]
     except RuntimeError:
         platforms = jax.config.jax_platforms
-        problem = "has no CPU, which makes the initial weights"
-        raise InputError(f"JAX_PLATFORMS {platforms}: {problem}: give {platforms},cpu") from None
+        raise InputError(
+            f"JAX_PLATFORMS {platforms}: has no CPU, which makes the initial weights: give {platforms},cpu"
+        ) from None
 
     def create() -> Decoder:
         return Decoder(config, nnx.Rngs(config.seed))

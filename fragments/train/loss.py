@@ -16,7 +16,7 @@ from generator.language.roles import RULES, Config, Decoder, Embedding, Positive
 
 class TrainConfig:
     logits_per_chunk: PositiveInt = 536_870_912  # logits of a device at a time; if it has more, it computes them twice
-    gradient_dtype: Literal["float32", "bfloat16"] = "float32"  # of gradients of matrices and their partial sums
+    gradient_dtype: Literal["float32", "bfloat16"] = "float32"  # of matrices' gradients, also while they are summed
 
 
 @splice("check_config.together")
@@ -26,9 +26,9 @@ def _(config, problems):
 
 
 def score_share(
-    embedding: Embedding, kernel: Array, vocabulary: Array, x: Array, targets: Array, config: Config
+    embedding: Embedding, kernel: Array, token_ids: Array, x: Array, targets: Array, config: Config
 ) -> tuple[Array, Array]:
-    """Computes `score` on one device, for its share [V] of the vocabulary with kernel [D, V].
+    """Computes `score` on one device, for its share of the vocabulary: token_ids [V] with kernel [D, V].
 
     Returns its log-sum-exp of logits and the targets' logits, 0 outside the share: each [1, B, T] in fp32.
     """
@@ -36,53 +36,53 @@ def score_share(
     def score_chunk(x, targets):
         logits = embedding.logits(x, kernel)  # [B, T, V]
         # compared rather than indexed: a target may be in another device's share
-        target_logits = jnp.sum(jnp.where(targets[..., None] == vocabulary, logits, 0), axis=-1)
+        target_logits = jnp.sum(jnp.where(targets[..., None] == token_ids, logits, 0), axis=-1)
         return jax.nn.logsumexp(logits, axis=-1), target_logits
 
-    (B, T, D), V = x.shape, len(vocabulary)
-    size = max(config.logits_per_chunk // V, 1)  # tokens in a chunk
-    if B * T <= size:
+    (B, T, D), V = x.shape, len(token_ids)
+    chunk_size = max(config.logits_per_chunk // V, 1)  # tokens in a chunk
+    if B * T <= chunk_size:
         return jax.tree.map(lambda y: y[None], score_chunk(x, targets))
-    chunks = -(B * T // -size)
-    size = -(B * T // -chunks)
-    padding = (0, chunks * size - B * T)
-    x = jnp.pad(x.reshape(-1, D), (padding, (0, 0))).reshape(chunks, 1, size, D)
-    targets = jnp.pad(targets.ravel(), padding).reshape(chunks, 1, size)
+    chunks = -(B * T // -chunk_size)
+    chunk_size = -(B * T // -chunks)
+    padding = (0, chunks * chunk_size - B * T)
+    x = jnp.pad(x.reshape(-1, D), (padding, (0, 0))).reshape(chunks, 1, chunk_size, D)
+    targets = jnp.pad(targets.ravel(), padding).reshape(chunks, 1, chunk_size)
     scores = jax.lax.map(lambda chunk: jax.checkpoint(score_chunk)(*chunk), (x, targets))
     return jax.tree.map(lambda y: y.ravel()[: B * T].reshape(1, B, T), scores)
 
 
 def score(embedding: Embedding, x: Array, targets: Array, config: Config) -> tuple[Array, Array]:
     """Returns log-likelihoods of targets [B, T] given x [B, T, D], and log normalizers, each [B, T] in fp32."""
-    kernel, vocabulary = embedding.kernel(), jnp.arange(config.vocab_size)
+    kernel, token_ids = embedding.kernel(), jnp.arange(config.vocab_size)
     if jax.sharding.get_abstract_mesh().empty:
-        log_sums, target_logits = score_share(embedding, kernel, vocabulary, x, targets, config)
+        log_sums, target_logits = score_share(embedding, kernel, token_ids, x, targets, config)
     else:
         # sums the kernel's gradient over these axes last, when each device has only its own part of it
-        others = tuple(axis for axis in (*RULES["batch"], *RULES["sequence"]) if axis not in RULES["embed"])
+        batch_axes = tuple(axis for axis in (*RULES["batch"], *RULES["sequence"]) if axis not in RULES["embed"])
 
-        def gather_and_score(kernel, vocabulary, x, targets):
-            with point("score.gather", kernel, others, x):
-                kernel = gather_whole(jax.lax.pcast(kernel, others, to="varying"), RULES["embed"], 0, x.dtype)
+        def gather_and_score(kernel, token_ids, x, targets):
+            with point("score.gather", kernel, batch_axes, x):
+                kernel = gather_whole(jax.lax.pcast(kernel, batch_axes, to="varying"), RULES["embed"], 0, x.dtype)
             x = jax.lax.pcast(x, RULES["vocab"], to="varying")  # each share adds a summand to its gradient
-            return score_share(embedding, kernel, vocabulary, x, targets, config)
+            return score_share(embedding, kernel, token_ids, x, targets, config)
 
         rows, vocab = PartitionSpec(RULES["batch"], RULES["sequence"]), PartitionSpec(RULES["vocab"])
         with point("score.specs", vocab, rows):
             specs = PartitionSpec(RULES["embed"], RULES["vocab"]), vocab, rows, rows
-        spread = jax.shard_map(gather_and_score, in_specs=specs, out_specs=PartitionSpec(*vocab, *rows))
-        log_sums, target_logits = spread(kernel, vocabulary, x, targets)
+        score_on_devices = jax.shard_map(gather_and_score, in_specs=specs, out_specs=PartitionSpec(*vocab, *rows))
+        log_sums, target_logits = score_on_devices(kernel, token_ids, x, targets)
     log_normalizer = jax.nn.logsumexp(log_sums, axis=0)
     return target_logits.sum(axis=0) - log_normalizer, log_normalizer
 
 
 @provide("score_share")
-def vocabulary(vocabulary) -> Array:
-    return vocabulary
+def vocabulary(token_ids) -> Array:
+    return token_ids
 
 
 def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array, dict[str, Array]]:
-    """Returns the loss (nats) summed over the targets that count, its cross-entropy, and their number."""
+    """Returns the loss in nats, summed over targets by weight, and sums: `cross_entropy` alone, number of `targets`."""
     model = with_matrices_in(config.gradient_dtype, model)
     with point("loss.hidden", model, batch, config):
         x = model.hidden(batch["tokens"])  # [B, T, D]

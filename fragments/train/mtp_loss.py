@@ -92,8 +92,9 @@ def _(metrics, sums):
 @splice("check_objective.terms", optional=True)
 def _(config):
     if config.mtp_loss_weight and config.objective != "next_token":
-        problem = f"is of tokens, not of --objective {config.objective}: give 0"
-        raise InputError(f"--mtp-loss-weight {config.mtp_loss_weight}: {problem}")
+        raise InputError(
+            f"--mtp-loss-weight {config.mtp_loss_weight}: is of tokens, not of --objective {config.objective}: give 0"
+        )
 
 
 @splice("test_train.added", optional=True)

@@ -1,4 +1,4 @@
-"""The training step, with gradient accumulation."""
+"""Loss, optimizer and the training step, with gradient accumulation."""
 
 import dataclasses
 import functools
@@ -28,7 +28,7 @@ class TrainConfig:
     """How the model is trained and evaluated."""
 
     seed: NonNegativeInt = 0  # seed of the initial weights and of the data order
-    steps: PositiveInt = 1000  # optimizer steps of the whole run, over which the learning rate falls
+    steps: PositiveInt = 1000  # steps of the whole run, over which the learning rate falls; skipped ones count
     accumulation: PositiveInt = 1  # microbatches per batch, one after the other, to save memory
 
 
@@ -40,6 +40,11 @@ class TrainState:
     step: Array  # steps done, int32 []
     model: Decoder
     opt_state: optax.OptState
+
+
+def count_updates(state: TrainState) -> Array:
+    """Returns how many steps updated the model: all but the skipped ones, [] int32."""
+    return optax.tree.get(state.opt_state, "ScaleByScheduleState").count
 
 
 def checkpoint_items(state: TrainState) -> dict[str, Any]:
@@ -69,12 +74,12 @@ def train_step(state: TrainState, batch: dict[str, Array], config: Config) -> tu
     """Takes one optimizer step on a batch of arrays [B, T]; returns the new state and scalar metrics."""
     with point("train_step.gradient", state, config):
         gradient = jax.grad(lambda model, batch: loss(model, batch, config), has_aux=True)
-    # sums over microbatches; each has rows a, a + A, ..., so it is sharded as the batch is
+    # sums over microbatches; microbatch i has rows i, i + accumulation, ..., so it is sharded as the batch is
     accumulate = optax.microbatch(gradient, 1, config.batch_size // config.accumulation)
     with point("train_step.gradients", accumulate, state, batch):
         gradients, sums = accumulate(state.model, batch)
-    targets = jnp.maximum(sums["targets"], 1)
-    gradients = jax.tree.map(lambda g: g / targets, gradients)  # once, so that each target counts the same
+    target_count = jnp.maximum(sums["targets"], 1)
+    gradients = jax.tree.map(lambda g: g / target_count, gradients)  # once, so that each target counts the same
     norm = optax.tree.norm(gradients)  # before clipping
     finite = jnp.isfinite(norm + sums["cross_entropy"])
 
@@ -84,14 +89,21 @@ def train_step(state: TrainState, batch: dict[str, Array], config: Config) -> tu
         model = optax.apply_updates(state.model, updates)
     # if not finite, the step changes nothing but its number
     model, opt_state = optax.tree.where(finite, (model, opt_state), (state.model, state.opt_state))
-    updates_done = optax.tree.get(state.opt_state, "ScaleByScheduleState").count  # without skipped steps
     metrics = {
-        "train/loss": sums["cross_entropy"] / targets,
-        "train/learning_rate": learning_rate(updates_done, config),
+        "train/loss": sums["cross_entropy"] / target_count,
+        "train/learning_rate": learning_rate(count_updates(state), config),
         "train/gradient_norm": norm,
         "train/skipped": ~finite,
     }
-    point("train_step.metrics", metrics, sums=sums, targets=targets, gradients=gradients, batch=batch, config=config)
+    point(
+        "train_step.metrics",
+        metrics,
+        sums=sums,
+        targets=target_count,
+        gradients=gradients,
+        batch=batch,
+        config=config,
+    )
     point("train_step.state", state, model, finite, config=config)
     return dataclasses.replace(state, step=state.step + 1, model=model, opt_state=opt_state), metrics
 

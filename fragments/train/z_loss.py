@@ -10,7 +10,7 @@ from generator.language.roles import InputError, NonNegativeFloat
 
 
 class TrainConfig:
-    z_loss: NonNegativeFloat = 0.0  # weight of the squared log of the softmax's normalizer in the loss; 0: none
+    z_loss: NonNegativeFloat = 0.0  # weight of the squared log normalizer of the softmax; not in train/loss; 0: none
 
 
 @splice("loss.total")

@@ -25,14 +25,14 @@ class ModelConfig:
     heads: PositiveInt  # query heads
     head_size: PositiveInt  # size of one head
     kv_heads: PositiveInt  # key and value heads, each shared by heads / kv_heads query heads
-    rope_theta: PositiveFloat = 10_000.0  # base of the rotation frequencies
+    rope_theta: Annotated[float, 1, 1e30] = 10_000.0  # base of the rotation frequencies
     mlp_width: PositiveInt  # inner size of the feed-forward
     init_std: PositiveFloat = 0.02  # standard deviation of the initial weights
     query_scalar: PositiveInt  # its root divides the scores
     window: PositiveInt  # tokens that a token sees, including itself
-    global_rope_theta: PositiveFloat = 1_000_000.0  # base of the rotation frequencies in layers with full attention
+    global_rope_theta: Annotated[float, 1, 1e30] = 1_000_000.0  # rope_theta of layers with full attention
     global_rope_factor: PositiveFloat = 1.0  # divides their angles, so that longer sequences rotate no further
-    remat: str = "dots"  # policy: none, full, dots, attention; or kept: query, key_value, out, gate, up, down
+    remat: str = "dots"  # names in REMAT (parallel.py), with commas: none, full, dots, attention, gate, ...
 
     @property
     def model(self) -> "ModelConfig":
@@ -58,7 +58,7 @@ class DataConfig:
     tokenizer: str = "bytes"  # path of a tokenizer.json, or bytes
     special_tokens: bool = False  # whether <|im_end|> and the like in documents are tokens, not text
     eval_data: str = ""  # evaluation documents, in the form of data; "": a held-out share of data
-    eval_share: Annotated[float, 0, 0.999] = 0.02  # share of documents held out without eval_data, max 10,000; 0: none
+    eval_share: Annotated[float, 0, 0.999] = 0.02  # share of documents to hold out, about; up to about 10,000; 0: none
     sequence_length: PositiveInt = 4096  # tokens in one training sequence
     allow_other_data: bool = False  # whether a run may resume with other data or another tokenizer
     batch_size: PositiveInt = 8  # sequences in one optimizer step, over all devices
@@ -69,17 +69,17 @@ class TrainConfig:
     """How the model is trained and evaluated."""
 
     logits_per_chunk: PositiveInt = 536_870_912  # logits of a device at a time; if it has more, it computes them twice
-    gradient_dtype: Literal["float32", "bfloat16"] = "float32"  # of gradients of matrices and their partial sums
-    z_loss: NonNegativeFloat = 0.0  # weight of the squared log of the softmax's normalizer in the loss; 0: none
+    gradient_dtype: Literal["float32", "bfloat16"] = "float32"  # of matrices' gradients, also while they are summed
+    z_loss: NonNegativeFloat = 0.0  # weight of the squared log normalizer of the softmax; not in train/loss; 0: none
     seed: NonNegativeInt = 0  # seed of the initial weights and of the data order
-    steps: PositiveInt = 1000  # optimizer steps of the whole run, over which the learning rate falls
+    steps: PositiveInt = 1000  # steps of the whole run, over which the learning rate falls; skipped ones count
     accumulation: PositiveInt = 1  # microbatches per batch, one after the other, to save memory
     learning_rate: PositiveFloat = 3e-4  # at its peak
-    warmup_ratio: Annotated[float, 0, 1] = 0.01  # share of the steps over which the rate rises from 0 to its peak
-    final_ratio: Annotated[float, 0, 1] = 0.1  # learning rate of the last step over its peak
+    warmup_ratio: Annotated[float, 0, 0.999] = 0.01  # share of the steps over which the rate rises from 0 to its peak
+    final_ratio: Annotated[float, 0, 1] = 0.1  # learning rate of update number `steps` over the peak
     adam_b1: Annotated[float, 0, 0.999999] = 0.9  # decay of the mean of the gradients
     adam_b2: Annotated[float, 0, 0.999999] = 0.95  # decay of the mean of the squared gradients
-    moments_dtype: Literal["float32", "bfloat16"] = "float32"  # of the gradients' mean; bfloat16 saves memory
+    moments_dtype: Literal["float32", "bfloat16"] = "float32"  # of the mean of gradients; of their squares: float32
     adam_epsilon: PositiveFloat = 1e-8  # added to the root of the mean square
     weight_decay: NonNegativeFloat = 0.1  # a step subtracts learning rate * weight_decay of each matrix
     max_gradient_norm: PositiveFloat = 1.0  # clips the global norm of the gradients to this
@@ -191,14 +191,14 @@ PRESETS = {
     ),
 }
 
-# kind: pattern of JAX's name of a device; flags: of the compiler, instead of FLAGS
+# kind: pattern of device_kind; flags: for the compiler, in place of FLAGS in train.py
 HARDWARE = {
     "v5p-32": {"kind": "TPU v5p?", "devices": 16, "topology": "v5p:2x2x4"},
     "v5p-128": {"kind": "TPU v5p?", "devices": 64, "topology": "v5p:4x4x4"},
     "v5p-512": {"kind": "TPU v5p?", "devices": 256, "topology": "v5p:8x8x4"},
 }
 
-# preset, hardware -> settings in place of its own, flags besides; memory and predicted time of a step
+# preset, hardware -> settings in place of the preset's, more flags; memory and predicted time of a step
 RECIPES = {
     ("270m", "v5p-32"): {"batch_size": 32},  # compiled
     ("1b", "v5p-32"): {"batch_size": 32},  # compiled

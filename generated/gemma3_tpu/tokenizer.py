@@ -151,9 +151,8 @@ def copy_file(path: epath.Path, target: epath.Path) -> None:
     target.write_bytes(real.read_bytes())
 
 
-def copy_tokenizer(tokenizer: str, directory: epath.Path, model: str = "") -> None:
+def copy_tokenizer(tokenizer: str, directory: Path | epath.Path, model: str = "") -> None:
     """Copies a tokenizer.json and the files beside it that exist; MODEL_FILES are those beside `model`, if given."""
-    directory = epath.Path(directory)
     for path, names in ((model or tokenizer, MODEL_FILES), (tokenizer, TOKENIZER_FILES)):
         folder = epath.Path(path).expanduser().parent
         for name in names if path != "bytes" else ():

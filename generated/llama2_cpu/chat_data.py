@@ -14,8 +14,10 @@ from .preferences import PREFERENCES, WITH_REFERENCE
 def is_cut(config: Config, size: int, source: str) -> bool:
     """Returns whether a chat longer than a sequence is cut at its end, else left out. Raises InputError if refused."""
     if config.long_chats == "refuse":
-        problem = f"a chat of {size:,} tokens, more than --sequence-length {config.sequence_length:,}"
-        raise InputError(f"{source}: {problem}: raise that, or give other --long-chats")
+        raise InputError(
+            f"{source}: a chat of {size:,} tokens, more than --sequence-length {config.sequence_length:,}: "
+            "raise that, or give other --long-chats"
+        )
     is_cut_off = config.long_chats == "truncate"
     tell_of(f"longer than a sequence, {'whose ends are cut off' if is_cut_off else 'which are left out'}", source)
     return is_cut_off
@@ -51,8 +53,10 @@ def are_pairs(config: Config, tokens: np.ndarray, path: str) -> bool:
         raise InputError(f"data {path}: {problem}, not for {config.objective}: give other data, or {advice}")
     if config.objective in WITH_REFERENCE and np.isnan(tokens["reference"]).any():
         command = f"python -m {__package__}.reference --checkpoint-dir DIR --data PREPARED --out OUT"
-        problem = f"has no log-likelihoods of a reference, which --objective {config.objective} compares with"
-        raise InputError(f"data {path}: {problem}: write them by `{command}`, and give --data OUT")
+        raise InputError(
+            f"data {path}: has no log-likelihoods of a reference, which --objective {config.objective} compares with: "
+            f"write them by `{command}`, and give --data OUT"
+        )
     return is_pair
 
 

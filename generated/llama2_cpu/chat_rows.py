@@ -11,8 +11,10 @@ CHAT_MARK = "\ufdd3"  # begins a document that is a chat, in front of its JSON: 
 
 @functools.cache  # once
 def warn_of_both(field: str) -> None:
-    problem = f"rows have {field} and messages, and the first counts: --text-field messages reads the chats"
-    print(f"warning: {problem}", file=sys.stderr)
+    print(
+        f"warning: rows have {field} and messages, and the first counts: --text-field messages reads the chats",
+        file=sys.stderr,
+    )
 
 
 def chat_fields(fields: Collection[str], field: str, has_list: bool) -> list[str]:

@@ -282,8 +282,9 @@ def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct
     shares = mesh.shape["context"]
     multiple = shares
     if config.sequence_length % multiple:
-        problem = f"must be a multiple of {multiple} with --mesh-context {shares}"
-        raise InputError(f"--sequence-length {config.sequence_length}: {problem}")
+        raise InputError(
+            f"--sequence-length {config.sequence_length}: must be a multiple of {multiple} with --mesh-context {shares}"
+        )
     check_pipeline(config, mesh)
     layout = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
     shape = config.batch_size, config.sequence_length

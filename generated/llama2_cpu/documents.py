@@ -203,8 +203,10 @@ def open_tokens(data: str, tokenizer: AnyTokenizer, chats: Chats | None = None) 
     if not description:
         return None
     if description.get("tokenizer") != identity(tokenizer):
-        problem = f"its tokenizer is {description.get('tokenizer')}, and --tokenizer is {identity(tokenizer)}"
-        raise InputError(f"data {data}: {problem}: give the first, or prepare the data with the second")
+        raise InputError(
+            f"data {data}: its tokenizer is {description.get('tokenizer')}, and --tokenizer is {identity(tokenizer)}: "
+            "give the first, or prepare the data with the second"
+        )
     if chats and "chat" in description and description["chat"] != chats.rules():
         difference = f"its chats are as {description['chat']} makes them, and the settings ask for {chats.rules()}"
         raise InputError(f"data {data}: {difference}: give the first, or prepare the data with the second")
@@ -221,8 +223,11 @@ def warn_of_special_tokens(data: str, which: str, special: collections.Counter[s
     """Warns of documents that hold the text of special tokens, which was likely meant as tokens."""
     if special:
         most = ", ".join(f"{name} in {count}" for name, count in special.most_common(3))
-        problem = f"of {which} documents: {most}; there they are text: --special-tokens makes them tokens"
-        print(f"warning: data {data}: special tokens in documents: {problem}", file=sys.stderr)
+        print(
+            f"warning: data {data}: special tokens in documents: "
+            f"of {which} documents: {most}; there they are text: --special-tokens makes them tokens",
+            file=sys.stderr,
+        )
 
 
 def index_files(sources: Iterable[str], field: str) -> None:

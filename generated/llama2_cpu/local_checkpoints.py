@@ -36,6 +36,12 @@ def shapes(arrays: dict[str, Any]) -> dict[str, str]:
     return {name: f"{x.dtype} {[*x.shape]}" for name, x in arrays.items()}
 
 
+def name_run(file: epath.Path) -> None:
+    """Writes a name for the run on process 0, unless it has one; a directory that is made anew gets another."""
+    if jax.process_index() == 0 and not (file.exists() and file.read_text()):
+        file.write_text(f"{file.parent.name}-{secrets.token_hex(4)}")
+
+
 class LocalCheckpoints:
     """Checkpoints of which each process keeps the part of its own devices, for the same mesh, in a file.
 
@@ -43,16 +49,17 @@ class LocalCheckpoints:
     """
 
     def __init__(self, config: Config, directory: epath.Path):
-        name, new = directory / "run", f"{directory.name}-{secrets.token_hex(4)}"  # another if made anew
-        on_all_processes(lambda: jax.process_index() or (name.exists() and name.read_text()) or name.write_text(new))
-        place = hashlib.sha256(str(directory).encode()).hexdigest()[:8]  # of a copy of the directory, another one
-        run = absolute(config.local_checkpoint_dir) / f"{on_all_processes(name.read_text)}-{place}"
+        name_file = directory / "run"
+        on_all_processes(lambda: name_run(name_file))
+        place = hashlib.sha256(str(directory).encode()).hexdigest()[:8]  # differs for a copy of the directory
+        run = absolute(config.local_checkpoint_dir) / f"{on_all_processes(name_file.read_text)}-{place}"
         self.config, self.folder = config, run / str(jax.process_index())
         self.thread = concurrent.futures.ThreadPoolExecutor(1)
 
     def begin(self, step: int) -> None:
         """Goes on from a step, here or not: removes others, of which some process has no part."""
-        self.written = self.thread.submit(int, step)
+        self.written = concurrent.futures.Future()
+        self.written.set_result(step)
         self.keep(step)
 
     def files(self) -> dict[int, epath.Path]:
@@ -98,8 +105,10 @@ class LocalCheckpoints:
                 config, place, there = (json.loads(file.metadata()[name]) for name in ("config", "data", "arrays"))
                 if there != shapes(named_arrays(tree)):
                     settings = changes(Config(**config), self.config)
-                    problem = f"is of another model: settings there -> here: {settings or 'the same'}"
-                    raise InputError(f"{self.files()[step]} {problem}: fix these, or give another directory")
+                    raise InputError(
+                        f"{self.files()[step]} is of another model: settings there -> here: {settings or 'the same'}: "
+                        "fix these, or give another directory"
+                    )
 
                 def array(name: str, x: jax.ShapeDtypeStruct) -> Array:
                     def part(index: tuple[slice, ...]) -> np.ndarray:

@@ -28,13 +28,14 @@ def check_pipeline(config: Config, mesh: Mesh) -> None:
         return
     count = microbatches(config, stages)
     if count % stages:
-        problem = f"must be a multiple of --mesh-stage, {stages}"
-        raise InputError(f"--pipeline-microbatches {count}: {problem}")
+        raise InputError(f"--pipeline-microbatches {count}: must be a multiple of --mesh-stage, {stages}")
     devices = math.prod(mesh.shape[axis] for axis in RULES["batch"])
     if config.batch_size % (config.accumulation * count * devices):
         factors = " x ".join(("--accumulation", "--pipeline-microbatches", *RULES["batch"]))
-        problem = f"--batch-size {config.batch_size} must be a multiple of {factors}"
-        raise InputError(f"--pipeline-microbatches {count}: {problem}, {config.accumulation * count * devices}")
+        raise InputError(
+            f"--pipeline-microbatches {count}: --batch-size {config.batch_size} must be a multiple of {factors}, "
+            f"{config.accumulation * count * devices}"
+        )
     flags = f"--mesh-stage {stages} --pipeline-repeats {config.pipeline_repeats}"
     parts = stages * config.pipeline_repeats  # into which the layers are cut
     if config.layers % parts:

@@ -145,11 +145,11 @@ def named_arrays(tree: Any) -> dict[str, Array]:
     return {jax.tree_util.keystr(path, simple=True, separator=".").removesuffix(".value"): x for path, x in leaves}
 
 
-class LazyArray(jax.ShapeDtypeStruct):
+class LazyArray:
     """An array that `read(name)` reads whenever NumPy asks for it: a model may be larger than memory."""
 
     def __init__(self, struct: jax.ShapeDtypeStruct, read: Callable[[str], np.ndarray], name: str):
-        super().__init__(struct.shape, struct.dtype)
+        self.shape, self.dtype, self.size = struct.shape, struct.dtype, struct.size
         self.read, self.name = read, name
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:

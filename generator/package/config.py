@@ -178,7 +178,7 @@ def write_presets(recipe: Recipe, fields: list[Field]) -> Traced:
 
 def write_hardware(recipes: Recipes) -> Traced:
     """Returns `HARDWARE = {"v5p-512": {"kind": "TPU v5p?", "devices": 256, "topology": "v5p:8x8x4"}, ...}`."""
-    head = "# kind: pattern of JAX's name of a device; flags: of the compiler, instead of FLAGS\n"
+    head = "# kind: pattern of device_kind; flags: for the compiler, in place of FLAGS in train.py\n"
     parts = [Traced.insert(f"{head}HARDWARE = {{\n", Origin(recipes.path, 1))]
     for name, table in recipes.hardware.items():
         values = {"kind": table.kind, "devices": table.devices, "topology": table.topology}
@@ -191,7 +191,7 @@ def write_recipes(recipe: Recipe, fields: list[Field]) -> Traced:
     """Returns `RECIPES = {("7b", "v5p-512"): {"batch_size": 1024}, ...}`."""
     recipes = recipe.recipes
     by_name = {member.name: member for member in fields if member.is_field}
-    head = "# preset, hardware -> settings in place of its own, flags besides; memory and predicted time of a step\n"
+    head = "# preset, hardware -> settings in place of the preset's, more flags; memory and predicted time of a step\n"
     parts = [Traced.insert(f"{head}RECIPES = {{\n", Origin(recipes.path, 1))]
     for row in recipes.rows:
         for name, (value, line) in row.settings.items():

@@ -52,7 +52,7 @@ def test_a_step_of_each_traces(architecture, learning, tmp_path):
     assert [(x.shape, x.dtype) for x in jax.tree.leaves(new)] == [(x.shape, x.dtype) for x in jax.tree.leaves(state)]
 
 
-SHARES = (0.0, 0.1, 1e-3), (0.05, 0.2, 0.1), (0.3, 1e-6, 0.5), (0.001, 0.333, 1.0)
+SHARES = (0.0, 0.1, 1e-3), (0.05, 0.2, 0.1), (0.3, 1e-6, 0.5), (0.001, 0.333, 1.0), (0.035, 0.1, 0.1)
 
 
 @pytest.mark.parametrize("shares", [SHARES[0], *(pytest.param(it, marks=pytest.mark.slow) for it in SHARES[1:])])
@@ -63,7 +63,7 @@ def test_wsd_is_optax_joined(llama, shares):
         package.config.PRESETS["tiny"], steps=steps, learning_rate=peak, final_ratio=final_ratio
     )
     config = dataclasses.replace(config, warmup_ratio=warmup_ratio, decay_ratio=decay_ratio)
-    warmup, decay = math.ceil(warmup_ratio * steps), math.ceil(decay_ratio * steps)
+    warmup, decay = (math.ceil(round(ratio * steps, 6)) for ratio in (warmup_ratio, decay_ratio))
     falling = optax.exponential_decay(peak, decay, final_ratio, end_value=peak * final_ratio)
     parts = [optax.linear_schedule(0, peak, warmup), optax.constant_schedule(peak), falling]
     expected = optax.join_schedules(parts, [warmup, steps - decay])
