@@ -114,7 +114,6 @@ def _splice(package: Weaving) -> None:
         return weave_splices(
             definitions,
             splices,
-            package.values,
             lambda splice: explain_missing(splice, chosen, recipe, file_of, without),
         )
 

@@ -17,7 +17,7 @@ from generator.language.fragment import Fragment, parse_fragment
 from generator.language.grammar import LANGUAGE
 from generator.package.package import Package
 from generator.recipe.library import Library
-from generator.thread.thread import thread, threaded_names
+from generator.thread.thread import thread
 from generator.tidy import tidy as seams
 from generator.tidy.tidy import indentation
 from generator.weave.fill import fill
@@ -81,8 +81,7 @@ def operate(settings: dict[str, object] | None = None, /, **texts: str) -> dict[
     definitions = {key: replace(d, text=fill(d.text, settings or {})) for key, d in collected.items()}
     splices = [splice for fragment in selected for splice in fragment.splices]
     providers = [provider for fragment in selected for provider in fragment.providers]
-    names = threaded_names(definitions.values(), splices, providers)
-    spliced, needs = weave_splices(definitions, splices, names)
+    spliced, needs = weave_splices(definitions, splices)
     imports = {fragment.path: fragment.imports for fragment in selected}
     return {key: definition.text for key, definition in thread(spliced, providers, needs, imports).items()}
 

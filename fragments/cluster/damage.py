@@ -99,7 +99,7 @@ def _(self, steps):
 
 
 @splice("Checkpoints.newest")
-def _(self, steps, targets, data, step, config, place, trees):
+def _(self, steps, targets, data, step, config, place, abstract_trees, trees):
     step, config, place, trees, damaged = -1, None, None, None, []
     while trees is None and (step := agree(max(steps.difference(damaged), default=-1))) >= 0:
         try:

@@ -89,9 +89,11 @@ def _(model, key, value, sequences, step, length, x, positions, cache, following
     if mtp_cache is not None:
         # the last key of a page depends on the first token of the next page, in which sequences that share the page may
         # differ. That can make a draft token worse, but never the output, as every draft token is verified
-        every_position, pages = positions_of(step, length), Pages(key, value, step.block_tables)
+        every_position, all_pages = positions_of(step, length), Pages(key, value, step.block_tables)
         next_tokens = sequences[step.slots[:, None], every_position + 1]  # [B, T]
-        x_mtp, new_mtp_cache = hidden_mtp(model, every_x, next_tokens, every_position, pages, mtp_cache, model.config)
+        x_mtp, new_mtp_cache = hidden_mtp(
+            model, every_x, next_tokens, every_position, all_pages, mtp_cache, model.config
+        )
         columns = jnp.maximum(positions - step.starts[:, None], 0)  # [B, C]
         x_mtp = jnp.take_along_axis(x_mtp, columns[:, :, None], axis=1)  # [B, C, D]
         with point("run.drafted", model, x_mtp):

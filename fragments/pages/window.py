@@ -30,15 +30,15 @@ def pages_of_layers(pages: int, window_pages: np.ndarray) -> np.ndarray:
 @splice("layers_in_pool.kinds")
 def _(config, pages, caches, window_pages):
     sizes = pages_of_layers(pages, window_pages)
-    firsts = np.cumsum(sizes, dtype=np.int32) - sizes
+    starts = np.cumsum(sizes, dtype=np.int32) - sizes
     if setting("one_stack"):
-        caches = WindowCache(firsts) if window_pages.any() else Cache(firsts)
+        caches = WindowCache(starts) if window_pages.any() else Cache(starts)
     else:
-        counts, structure = jax.tree.flatten(layers.stacked(lambda group: group.count))
-        ends = np.cumsum(counts)[:-1]
-        stacks = zip(np.split(firsts, ends), np.split(window_pages, ends), strict=True)
+        lengths, treedef = jax.tree.flatten(layers.stacked(lambda group: group.count))
+        ends = np.cumsum(lengths)[:-1]
+        stacks = zip(np.split(starts, ends), np.split(window_pages, ends), strict=True)
         caches = [WindowCache(first) if window.any() else Cache(first) for first, window in stacks]
-        caches = jax.tree.unflatten(structure, caches)
+        caches = jax.tree.unflatten(treedef, caches)
 
 
 @splice("empty_pages.count")

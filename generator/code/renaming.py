@@ -9,33 +9,22 @@ from functools import partial
 
 import libcst as cst
 
-from generator.code.bindings import Scope, imported_name, names_in_quotes, scopes_of
+from generator.code.bindings import Scope, names_in_quotes, scopes_of
 from generator.code.edits import Edits
 from generator.code.traced import Origin, Traced
-from generator.code.tree import SCOPES, TracedTree, walk
+from generator.code.tree import TracedTree, walk
 from generator.errors import LoomError
 
 
-def replace_names(text: Traced, replaced: Mapping[str, str], looped: Mapping[str, str] | None = None) -> Traced:
-    """Replaces names that statements read from outside or bind at their top.
-
-    Args:
-        replaced: name -> another name, or an expression.
-        looped: the same for variables of comprehensions.
-    """
+def replace_names(text: Traced, replaced: Mapping[str, str]) -> Traced:
+    """Replaces names that statements read from outside, or bind at their top, by other names or expressions."""
     edits = Edits(body := TracedTree(text))
     scopes = scopes_of(body.tree)
-    for alias, scope in scopes.imports:
-        if (name := imported_name(alias)) in replaced and scope is scopes.module:
-            remedy = "Import it at the top of the fragment, or under another name."
-            raise LoomError(f"{name} is imported here, and a name in the host too", body.where(alias), remedy)
     in_strings = {
         name: node for node in walk(body.module) if isinstance(node, ast.FormattedValue) for name in walk(node.value)
     }
     for name, node, scope in scopes.occurrences:
-        binder = scope.binder(name)
-        names = replaced if binder in (None, scopes.module) else looped or {}
-        new = names.get(name, name) if binder is None or not isinstance(binder.node, SCOPES) else name
+        new = replaced.get(name, name) if scope.binder(name) in (None, scopes.module) else name
         if new == name:
             continue
         if string := in_strings.get(node):

@@ -47,7 +47,7 @@ def provider_statements(plan: Plan, function: Function, provider: Provider, edit
 
 
 def _adapt(plan: Plan, function: Function, provider: Provider, text: Traced) -> Traced:
-    """Returns a provider's text in the names of its site: `self.config` for `config`, and no local of the site."""
+    """Returns a provider's text in the names of its site: `self.config` for `config`."""
     if not text.text:
         return text
     change = plan.functions[function.id]
@@ -62,18 +62,20 @@ def _adapt(plan: Plan, function: Function, provider: Provider, text: Traced) -> 
             message = f"the provider of {provider.value} reads {name!r}, which {provider.site} "
             remedy = f"It has {', '.join(sorted(known - {'self'}))}."
             raise LoomError(f"{message}({function.where}) does not have", str(provider.origin), remedy)
-    used = names_in(function.node) | known
     own = scopes_of(TracedTree(provider.body).tree).bound if provider.body.text else set()
-    replaced |= {local: f"{provider.value}_{local}" for local in sorted(own - set(provider.reads)) if local in used}
-    _check_hygiene(provider, function, own)
+    _check_hygiene(provider, function, own, known)
     return replace_names(text, replaced)
 
 
-def _check_hygiene(provider: Provider, function: Function, own: set[str]) -> None:
-    """Refuses a provider that rebinds a variable of its site, or whose module names are variables there."""
-    rebound = sorted(own & set(provider.reads))
-    if rebound:
-        message = f"the provider of {provider.value} rebinds {rebound[0]}, which {provider.site} ({function.where}) has"
+def _check_hygiene(provider: Provider, function: Function, own: set[str], known: set[str]) -> None:
+    """Refuses a provider that binds a name of its site, or whose module names are variables there.
+
+    Args:
+        own: the names that the provider binds.
+        known: the parameters and the values of the site.
+    """
+    if rebound := sorted(own & (names_in(function.node) | known | {*provider.reads})):
+        message = f"the provider of {provider.value} binds {rebound[0]}, which {provider.site} ({function.where}) has"
         raise LoomError(message, str(provider.origin), "Bind another name.")
     texts = provider.body, provider.returned
     read = {name for text in texts if text.text for name in scopes_of(TracedTree(text).tree).outside()}

@@ -46,7 +46,8 @@ def _check_name(plan: Plan, value: Value, function: Function) -> None:
         node, (scope, _) = occurrence.node, text.variable(occurrence)
         is_own = scope is text.scopes.inner[function.node] and node in text.binding_nodes
         is_other = scope is None and (not is_read or names.is_global(occurrence, function.key))
-        if is_other or (is_own and function.is_from_host(node) and (inward or outward)):
+        is_foreign = function.is_from_host(node) or (id, function.source.origin(node).path) in value.locals
+        if is_other or (is_own and is_foreign and (inward or outward)):
             message = f"{id} must have the value {name}, and uses the name for something else here"
             remedy = f'Give that another name; or if it is the value, write `{name}=threaded()` or @provide("{id}").'
             raise LoomError(message, function.source.where(node), remedy)

@@ -29,6 +29,7 @@ class Value:
         is_layer_argument: whether layers of some kind are made or called with it.
         emitted_type: the annotation in an emitter: `router_loss: Array = ...`.
         readers: functions in which splices read it.
+        locals: functions in which splices bind a local of this name, with the file of each.
         marks: `emit` and `receive` -> the first line with this mark.
         takes: function -> whether callers may omit the parameter by which it takes the value.
         sites: the functions in which a provider makes it.
@@ -47,6 +48,7 @@ class Value:
     is_layer_argument: bool = False
     emitted_type: str = ""
     readers: set[str] = field(default_factory=set)
+    locals: set[tuple[str, str]] = field(default_factory=set)
     marks: dict[str, Origin] = field(default_factory=dict)
     takes: dict[str, bool] = field(default_factory=dict)
     sites: set[str] = field(default_factory=set)
@@ -111,6 +113,10 @@ def read_values(
         for mark in find_marks(function):
             _read_mark(values, graph, function, mark)
     for need in needs:
+        if need.is_local:
+            if need.name in values:
+                values[need.name].locals.add((need.function, need.origin.path))
+            continue
         if need.name not in values:
             raise LoomError(
                 f"{need.fragment} reads {need.name!r}, which the point {need.point!r} ({need.point_where}) does not "

@@ -75,7 +75,7 @@ def specialise(recipe: Recipe, providers: list[Provider], weave: Weave) -> Woven
     for kind, (_, unmoved) in each.items():
         own = [need for need in unmoved if need.function.split(".")[0] in inside]
         moved = [replace(need, function=function_of_kind(need.function, kind)) for need in own]
-        needs += [need for need in moved if need not in needs]
+        needs = [*dict.fromkeys([*needs, *moved])]
     sites = [
         replace(provider, site=site)
         for provider in providers

@@ -18,9 +18,8 @@ from dataclasses import replace
 from typing import cast
 
 from generator.code.assignment import DefiniteAssignment
-from generator.code.bindings import bound_name, bound_names
+from generator.code.bindings import bound_name, bound_names, scopes_of
 from generator.code.caching import cached
-from generator.code.concrete import indent
 from generator.code.edits import Edits
 from generator.code.traced import Traced
 from generator.code.tree import (
@@ -30,13 +29,12 @@ from generator.code.tree import (
     called_name,
     children,
     parameters,
-    parse,
     statement_expression,
     walk,
 )
 from generator.errors import LoomError, nearest
 from generator.language.parts import Definition, Splice
-from generator.weave.adapt import HostNames, Need, adapt, adapt_fields
+from generator.weave.adapt import HostNames, Need, adapt, adapt_fields, as_function
 from generator.weave.branches import check_branches, find_branches
 from generator.weave.generators import complete_generators
 from generator.weave.order import sort_splices
@@ -49,7 +47,6 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 def weave_splices(
     definitions: dict[str, Definition],
     splices: Iterable[Splice],
-    threaded: Iterable[str] = (),
     explain: Callable[[Splice], str] = lambda splice: "",
 ) -> tuple[dict[str, Definition], list[Need]]:
     """Puts all splices in place and removes the points.
@@ -57,13 +54,12 @@ def weave_splices(
     Args:
         definitions: key -> definition.
         splices: of the selected fragments, in order of selection.
-        threaded: names of the values that travel through functions.
         explain: returns why no host has the point of a splice; for an optional one, '' if it may be left out.
 
     Returns:
         The definitions, and the values that threading must bring to spliced statements.
     """
-    carried, woven, needs = frozenset(threaded), dict(definitions), list[Need]()
+    woven, needs = dict(definitions), list[Need]()
     by_point: dict[str, list[Splice]] = {}
     points_of: dict[str, set[str]] = {}
     for splice in splices:
@@ -84,7 +80,7 @@ def weave_splices(
                 if any(map(find_branches, by_point.get(name, ()))):
                     check_branches(point, _in_order(by_point[name], point), points_of)
             chosen = tuple(splice for name in points for splice in by_point.get(name, ()))
-            text, more, filled = _splice_definition(key, text, chosen, carried, owners)
+            text, more, filled = _splice_definition(key, text, chosen, owners)
             needs += more
             done |= filled
         text = text if text is definition.text else complete_generators(text)
@@ -107,7 +103,6 @@ def _splice_definition(
     key: str,
     text: Traced,
     splices: tuple[Splice, ...],
-    threaded: frozenset[str],
     shared: frozenset[tuple[str, str]],
 ) -> tuple[Traced, tuple[Need, ...], frozenset[str]]:
     """Puts splices at the outer points of a definition; the inner ones follow in the next round.
@@ -131,10 +126,11 @@ def _splice_definition(
         host = point.hosts[0]
         if host not in names:
             own = {other.name for other in outer if other.hosts[:1] == (host,)}
-            names[host] = HostNames.of(host, [splice for splice in splices if splice.point in own], dict(shared))
+            inside = [splice for splice in splices if splice.point in own]
+            names[host] = HostNames.of(host, scopes_of(edits.source.tree), inside, dict(shared))
         _check_one_replaces(chosen, point)
         chosen = _in_order(chosen, point)
-        adapted = [(splice, adapt(splice, point, names[host], threaded, needs)) for splice in chosen]
+        adapted = [(splice, adapt(splice, point, names[host], needs)) for splice in chosen]
         _replace_point(edits, point, adapted)
     return edits.made(), tuple(needs), frozenset(point.name for point in outer)
 
@@ -232,9 +228,8 @@ def _check_block_binds(point: Point, inside: Traced, splices: list[Splice]) -> N
     elsewhere = {bound_name(node) for node in outside} | {parameter.arg for parameter in parameters(host)}
     block: list[ast.stmt] = getattr(point.statement, "body", [])
     if names := (bound_names(*block, comprehensions=False) & read) - elsewhere:
-        head = "async def _():\n" if isinstance(host, ast.AsyncFunctionDef) else "def _():\n"
-        function = parse(head + indent(inside, 4).text).statements[0]
-        missing = sorted(names - DefiniteAssignment(cast(ast.FunctionDef, function), names).bound)
+        function = as_function(inside, isinstance(host, ast.AsyncFunctionDef))
+        missing = sorted(names - DefiniteAssignment(function, names).bound)
         if missing:
             message = f"may leave {missing[0]} without a value, which the statements at {point.where} give it"
             remedy = "Bind it on every path, or proceed on every path."

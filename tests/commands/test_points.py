@@ -41,7 +41,7 @@ def test_what_it_shows_and_who_splices():
 
 
 def test_a_point_shows_the_sizes_of_its_host():
-    """Else a splice reads them from the config again, under names that the weaver must change: differential_D."""
+    """Else a splice reads them from the config again, under names that the host has."""
     hidden = []
     for point in (
         point

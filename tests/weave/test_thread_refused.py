@@ -132,15 +132,18 @@ class TestNames:
         text = message(refused(host=INNER + SITE.format(use), value=VALUE))
         assert text == "inner must be passed p here, where p is something else"
 
-    def test_local_names_of_providers_and_splices_are_their_own(self):
+    def test_local_names_of_providers_and_splices_are_no_names_of_their_hosts(self):
         value = VALUE.replace("return batch * 10", "step = batch * 10\n        return step")
         host = INNER + 'def between(x):\n    point("middle", x)\n    return inner(x)\n\n'
-        host += 'def site(batch):\n    step = 1\n    point("first", batch)\n    return between(batch) + step\n'
-        own = '@splice("middle")\ndef _(x):\n    p = 1000\n    x = x + p - p\n\n'
+        host += 'def site(batch):\n    {} = 1\n    point("first", batch)\n    return between(batch) + {}\n'
+        own = '@splice("middle")\ndef _(x):\n    {0} = 1000\n    x = x + {0} - {0}\n\n'
         own += '@splice("first")\ndef _(batch, p):\n    p = p + 1\n'
-        text = woven(host=host, value=value, own=own)
-        assert run(text)["site"](1) == 13
-        assert "p_step = batch * 10" in text
+        text = message(refused(host=host.format("step", "step"), value=value, own=own.format("q")))
+        assert text.startswith("the provider of p binds step, which site")
+        host = host.format("one", "one")
+        text = message(refused(host=host, value=value, own=own.format("p")))
+        assert text == "between must have the value p, and uses the name for something else here"
+        assert run(woven(host=host, value=value, own=own.format("q")))["site"](1) == 13
 
 
 class TestProviders:
@@ -152,7 +155,7 @@ class TestProviders:
         ("provider", "expected"),
         [
             ("(tokens):\n    return tokens\n", f"the provider of p reads 'tokens', which {AT} does not have"),
-            ("(batch):\n    batch = 1\n    return batch\n", f"the provider of p rebinds batch, which {AT} has"),
+            ("(batch):\n    batch = 1\n    return batch\n", f"the provider of p binds batch, which {AT} has"),
             ("():\n    return batch\n", f"the provider of p uses batch, which is a variable of {AT}"),
             ("(batch):\n    pass\n", "the provider of p does not end in `return VALUE`"),
             (

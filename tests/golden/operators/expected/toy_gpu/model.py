@@ -24,8 +24,8 @@ class Block:
 
     def __call__(self, x: list[float], positions: list[int], segment_ids: list[int]) -> list[float]:
         h = [value * self.scale for value in x]
-        positions_x = [position * self.scale for position in positions]
-        h = [value + shift * BASE for value, shift in zip(h, positions_x)]
+        shifts = [position * self.scale for position in positions]
+        h = [value + shift * BASE for value, shift in zip(h, shifts)]
         h = [min(value, LIMIT) for value in h]
         if any(h):
             h = attend(h, segment_ids)  # [T]

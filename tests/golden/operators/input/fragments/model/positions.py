@@ -13,5 +13,5 @@ def positions(tokens) -> list[int]:
 
 @splice("Block.scaled")
 def _(h, scale, positions):
-    x = [position * scale for position in positions]
-    h = [value + shift * BASE for value, shift in zip(h, x)]
+    shifts = [position * scale for position in positions]
+    h = [value + shift * BASE for value, shift in zip(h, shifts)]
