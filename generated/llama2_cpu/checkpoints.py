@@ -283,11 +283,9 @@ class Checkpoints:
             try:
                 read_step = functools.partial(reading(self.directory / str(step))(self.read_step), step, data)
                 config, place = on_all_processes(read_step, WAITS)
-                damage_abstract_trees = {
-                    item: tree for item, tree in targets(config).items() if step or item == "model"
-                }
+                abstract_trees = {item: tree for item, tree in targets(config).items() if step or item == "model"}
                 with reading(self.directory / str(step)):
-                    trees = {item: self.read_tree(step, item, tree) for item, tree in damage_abstract_trees.items()}
+                    trees = {item: self.read_tree(step, item, tree) for item, tree in abstract_trees.items()}
             except Damage as damage:
                 print(f"warning: checkpoint {damage}", file=sys.stderr)
                 damaged.append(step)

@@ -5,11 +5,9 @@ Imports jax and torch, which take seconds and may be missing: import it late.
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
-import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -21,10 +19,6 @@ from flax import nnx
 from safetensors.numpy import load_file
 
 STEPS = 8  # of decoding
-MODULES = (
-    *("config", "errors", "data", "parallel", "model", "step", "monitor", "trainer", "huggingface"),
-    *("settings", "pages", "device", "sampling", "engine", "generate"),
-)
 ZERO = 1e-6  # of the norm of all gradients: what is smaller is rounding
 Loaded = tuple[Any, Any]  # a Config and a model
 SHARDS = 2  # of the mesh, for heads and the vocabulary
@@ -46,18 +40,6 @@ class Comparison(NamedTuple):
     @property
     def holds(self) -> bool:
         return self.difference <= self.bound  # False for NaN
-
-
-def load_package(folder: Path, modules: Iterable[str] = MODULES) -> SimpleNamespace:
-    """Imports the modules that a package has from its folder, in place of another package of its name."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == folder.name]:
-        del sys.modules[name]
-    sys.path.insert(0, str(folder.parent))
-    try:
-        present = [name for name in modules if (folder / f"{name}.py").exists()]
-        return SimpleNamespace(**{name: importlib.import_module(f"{folder.name}.{name}") for name in present})
-    finally:
-        sys.path.remove(str(folder.parent))
 
 
 @torch.no_grad()

@@ -140,7 +140,8 @@ def parity(
         if "jax" not in sys.modules and "device_count" not in os.environ.get("XLA_FLAGS", ""):
             os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DEVICES}"
     # late, as torch and jax take seconds
-    from generator.checkpoint.comparisons import SHARDS, compare_models, load_package
+    from generator.checkpoint.comparisons import SHARDS, compare_models
+    from generator.checkpoint.loading import load_package
     from generator.checkpoint.reference import count_parameters, load_reference
 
     with tempfile.TemporaryDirectory(prefix="gen_parity_") as name:

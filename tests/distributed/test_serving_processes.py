@@ -18,7 +18,7 @@ import pytest
 from whole import whole_packages
 
 from distributed.jobs import finish, start
-from generator.checkpoint.comparisons import load_package
+from generator.checkpoint.loading import load_package
 
 SIZES = dict(width=32, layers=2, heads=4, kv_heads=4, head_size=8, mlp_width=64, context_length=256, vocab_size=260)
 FLAGS = ["--tokenizer=bytes", "--port=0", "--max-sequences=4", "--chunk=4", "--page-size=4", "--dtype=float32"]

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from generator.checkpoint import comparisons
-from generator.checkpoint.comparisons import as_torch, load_package, saved_gradients
+from generator.checkpoint.comparisons import as_torch, saved_gradients
+from generator.checkpoint.loading import load_package
 
 __all__ = ["as_torch", "load_package", "saved_gradients"]
 

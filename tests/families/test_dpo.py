@@ -25,7 +25,7 @@ from families.cases import FAMILIES
 from families.devices import on_eight_devices
 from families.test_sft import save_tokenizer
 from families.weaving import LIBRARY, batch_of, woven, write
-from generator.checkpoint.comparisons import load_package
+from generator.checkpoint.loading import load_package
 from generator.weaver import weave
 
 MODULES = (

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from families import parity
 from families.cases import FAMILIES
 from families.weaving import LIBRARY, write
-from generator.checkpoint.comparisons import load_package
+from generator.checkpoint.loading import load_package
 from generator.weaver import weave
 
 STEPS = 20

@@ -13,7 +13,7 @@ import pytest
 import transformers
 
 from families.weaving import LIBRARY, write
-from generator.checkpoint.comparisons import load_package
+from generator.checkpoint.loading import load_package
 from generator.weaver import weave
 
 PATH = Path(__file__).resolve().parents[2] / "fragments/tests/chat_forms.py"

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from generator.checkpoint.comparisons import load_package
 from generator.checkpoint.fit import fit
+from generator.checkpoint.loading import load_package
 from generator.disk.lock import InputDigests, encode_package
 from generator.package.package import Package
 from generator.recipe.library import Library
