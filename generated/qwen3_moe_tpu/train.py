@@ -53,6 +53,21 @@ def set_flags(flags: str) -> None:
     os.environ[FLAGS_VARIABLE] = " ".join([*ours, theirs]).strip()
 
 
+def group_settings(info: tyro.constructors.StructTypeInfo) -> tyro.constructors.StructConstructorSpec | None:
+    """Lists the settings of each of Config's base classes as a group of --help."""
+    if info.type is not Config:
+        return None
+    fields = []
+    for base in Config.__bases__:
+        default = base(**{field.name: getattr(info.default, field.name) for field in dataclasses.fields(base)})
+        fields.append(tyro.constructors.StructFieldSpec(base.__name__, base, default))
+
+    def instantiate(**groups: object) -> Config:
+        return Config(**{name: value for group in groups.values() for name, value in vars(group).items()})
+
+    return tyro.constructors.StructConstructorSpec(instantiate, tuple(fields))
+
+
 @dataclasses.dataclass(frozen=True)
 class CommandLine:
     """Trains a model.
@@ -67,7 +82,9 @@ class CommandLine:
 
 @ending_with_messages()
 def main() -> None:
-    parse = functools.partial(tyro.cli, CommandLine, prog=f"python -m {__package__}.train")
+    registry = tyro.constructors.ConstructorRegistry()
+    registry.struct_rule(group_settings)
+    parse = functools.partial(tyro.cli, CommandLine, prog=f"python -m {__package__}.train", registry=registry)
     first_pass, _ = parse(default=CommandLine(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
     default = PRESETS[first_pass.preset or "tiny"]
     recipe, flags = find_recipe(first_pass.preset, first_pass.hardware)

@@ -76,11 +76,13 @@ def test_a_mistake_ends_with_what_is_wrong():
     assert "/no/such/file" in process.stderr
 
 
-def test_help_names_each_field(monkeypatch, capsys):
+def test_help_names_each_field_in_the_group_of_its_class(monkeypatch, capsys):
     assert run_command(monkeypatch, "--help", "--preset", PUBLISHED) == 0
     text = capsys.readouterr().out
-    for field in dataclasses.fields(Config):
-        assert f"--{field.name.replace('_', '-')}" in text
+    for base, group in zip(Config.__bases__, text.split(" config.")[1:], strict=True):
+        assert group.startswith(f"{base.__name__} options")
+        for field in dataclasses.fields(base):
+            assert f"--{field.name.replace('_', '-')} " in group
     assert f"default: {PRESETS[PUBLISHED].width}" in text  # of the preset
 
 
