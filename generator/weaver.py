@@ -20,7 +20,7 @@ from generator.recipe.library import Library
 from generator.recipe.recipe import Recipe, select
 from generator.recipe.schema import ALL
 from generator.recipe.stated import apply_statements
-from generator.thread.thread import thread, threaded_names
+from generator.thread.thread import thread
 from generator.tidy.tidy import RULES, indentation, tidy
 from generator.weave.adapt import Need
 from generator.weave.fill import fill_fragment
@@ -38,7 +38,6 @@ class Weaving:
     Attributes:
         recipe: its fragments are rewritten until their definitions are woven.
         providers: of all fragments, in the order in which functions take their values.
-        values: the names of all threaded values.
         definitions: key -> definition, from the first pass that weaves them on.
         needs: the values that threading must bring to statements.
         blocks: kind of layer -> the name of its class.
@@ -51,7 +50,6 @@ class Weaving:
 
     recipe: Recipe
     providers: list[Provider] = field(default_factory=list)
-    values: frozenset[str] = frozenset()
     definitions: dict[str, Definition] = field(default_factory=dict)
     needs: list[Need] = field(default_factory=list)
     blocks: dict[str, str] = field(default_factory=dict)
@@ -98,9 +96,6 @@ def _splice(package: Weaving) -> None:
     """Puts splices at their points, in the definitions of a layer once for each kind of layer."""
     recipe = package.recipe
     package.providers = _in_threading_order(recipe.fragments, list(recipe.package_file.data.folders))
-    definitions = [definition for fragment in recipe.fragments for definition in fragment.definitions]
-    splices = [splice for fragment in recipe.fragments for splice in fragment.splices]
-    package.values = threaded_names(definitions, splices, package.providers)
 
     def splice_all(chosen: list[Fragment], without: frozenset[str]) -> tuple[dict[str, Definition], list[Need]]:
         kept = [replace(f, definitions=tuple(d for d in f.definitions if d.name not in without)) for f in chosen]
@@ -112,9 +107,7 @@ def _splice(package: Weaving) -> None:
             for s in f.splices
         ]
         return weave_splices(
-            definitions,
-            splices,
-            lambda splice: explain_missing(splice, chosen, recipe, file_of, without),
+            definitions, splices, lambda splice: explain_missing(splice, chosen, recipe, file_of, without)
         )
 
     woven = specialise(recipe, package.providers, splice_all)
@@ -125,7 +118,7 @@ def _splice(package: Weaving) -> None:
 def _layers(package: Weaving) -> None:
     """Writes out the loops over layers."""
     package.definitions, needs, package.sequential = unroll_layers(
-        package.definitions, package.recipe.pattern, package.blocks, package.values
+        package.definitions, package.recipe.pattern, package.blocks
     )
     package.needs = [*package.needs, *needs]
 

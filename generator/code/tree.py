@@ -182,8 +182,3 @@ def blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
             else:
                 for clause in block:
                     yield from blocks(clause)
-
-
-def module_of(text: str) -> ast.Module:
-    """Returns the tree of a text."""
-    return parse(text).module

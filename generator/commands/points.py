@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import click
 
-from generator.code.traced import Traced
 from generator.commands.console import AS_JSON, NO_ONE, write_json
 from generator.commands.tables import Table, format_text
 from generator.disk.project import Project
@@ -15,7 +14,7 @@ from generator.language.fragment import Fragment
 from generator.recipe.library import Library
 from generator.recipe.recipe import select
 from generator.weave.branches import find_branches
-from generator.weave.points import Point, find_points
+from generator.weave.points import find_points_of
 
 
 @click.command("points", **NO_ONE)
@@ -50,13 +49,13 @@ def list_points(library: Library, architecture: str | None = None) -> list[dict]
             "name": point.name,
             "fragment": fragment.name,
             "at": point.where,
-            "shows": list(dict.fromkeys(point.shown)),
+            "shows": list(point.shown),
             "named": point.named,
             "wraps": point.is_block,
             "splices": splices.get(point.name, []),
         }
         for fragment in fragments
-        for point in _find_fragment_points(fragment)
+        for point in find_points_of(fragment)
     ]
     return sorted(entries, key=lambda entry: (entry["name"], entry["at"]))
 
@@ -69,14 +68,6 @@ def _select_fragments(library: Library, architecture: str) -> list[Fragment]:
     names = {fragment.name for recipe in recipes for fragment in recipe.fragments}
     names |= {name for recipe in recipes for name in recipe.pattern.kind_fragments}
     return [fragment for fragment in library.everything if fragment.name in names]
-
-
-def _find_fragment_points(fragment: Fragment) -> Iterator[Point]:
-    """Finds the points in definitions and in splices; a splice for several points is searched once."""
-    for definition in fragment.definitions:
-        yield from find_points(definition.name, definition.text).values()
-    for origin, body in {splice.origin: splice.body for splice in fragment.splices}.items():
-        yield from find_points("_", Traced.insert("def _():\n", origin) + body).values()
 
 
 def create_points_table(entries: Iterable[dict]) -> Table:

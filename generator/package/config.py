@@ -12,7 +12,7 @@ from generator.code.caching import cached
 from generator.code.concrete import indent
 from generator.code.literals import literal
 from generator.code.traced import Origin, Traced, line_starts
-from generator.code.tree import FUNCTIONS, module_of
+from generator.code.tree import FUNCTIONS, parse
 from generator.errors import LoomError, nearest
 from generator.language.fragment import Fragment
 from generator.language.parts import Definition, Field
@@ -83,7 +83,7 @@ def _read_members(text: str) -> tuple[tuple[str, int, str], ...]:
             visit(child, annotation)
 
     if "config." in text:
-        visit(module_of(text), "")
+        visit(parse(text).module, "")
     return tuple(members)
 
 

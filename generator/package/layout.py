@@ -12,7 +12,7 @@ from generator.code.caching import cached
 from generator.code.edits import Edits
 from generator.code.format import format_python
 from generator.code.traced import Origin, Traced
-from generator.code.tree import TracedTree, module_of
+from generator.code.tree import TracedTree, parse
 from generator.errors import LoomError, short
 from generator.language.fragment import Fragment
 from generator.language.parts import Definition, Field, Import
@@ -220,7 +220,7 @@ def _topological_order(needs: Callable[[str], Iterable[str]], names: list[str]) 
 def _names_at_definition(text: str) -> frozenset[str]:
     """Returns the names that Python evaluates when it defines something: annotations, defaults, decorators, bases."""
     names: set[str] = set()
-    queue: list[ast.AST] = [module_of(text)]
+    queue: list[ast.AST] = [parse(text).module]
     while queue:
         node = queue.pop()
         if isinstance(node, ast.Name):

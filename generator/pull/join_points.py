@@ -4,46 +4,21 @@ from __future__ import annotations
 
 import ast
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any
 
 from generator.code.bindings import bound_names
 from generator.code.tree import parameters
 from generator.errors import LoomError
-from generator.language.fragment import Fragment
+from generator.language.fragment import Fragment, parse_fragment
 from generator.pull.edits import Hunk
 from generator.pull.sources import PackageSources
 from generator.recipe.library import Library
-from generator.weave.points import Point, find_points
+from generator.weave.points import Point, find_points, find_points_of
 
 _DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 
 
-class JoinPoint(NamedTuple):
-    """A join point in the text of a fragment.
-
-    Attributes:
-        shown: names that a splice may read and rebind.
-        named: keyword -> the expression that it stands for.
-        path: of the fragment that declares the point.
-        lines: line numbers, from 1, of the statements in its block, or of the call itself.
-        function: line numbers of the innermost definition around it.
-    """
-
-    name: str
-    shown: tuple[str, ...]
-    named: dict[str, str]
-    path: str
-    lines: range
-    is_block: bool
-    function: range
-
-    @property
-    def shows(self) -> str:
-        """Returns the names that it shows, for messages."""
-        return ", ".join([*self.shown, *self.named]) or "no names"
-
-
-def join_points_near(woven: PackageSources, hunk: Hunk) -> list[JoinPoint]:
+def join_points_near(woven: PackageSources, hunk: Hunk) -> list[Point]:
     """Returns the join points in the function or class around a hunk, the nearest first."""
     path = hunk.path
     if path not in woven.package.origins:
@@ -55,31 +30,32 @@ def join_points_near(woven: PackageSources, hunk: Hunk) -> list[JoinPoint]:
     for row in sorted(range(*max(around)) if around else [], key=lambda row: abs(row - hunk.start)):
         origins = woven.origins(path, row)
         nearest = {one.path: [o.line for o in origins if o.path == one.path] for one in origins} | nearest
-    points = [point for source in nearest for point in _points_in(source, woven.texts[source])]
-    points = [point for point in points if nearest[point.path][0] in point.function]
-    return sorted(points, key=lambda point: min(abs(a - b) for a in point.lines for b in nearest[point.path]))
+    points = [(source, point) for source in nearest for point in _points_in(source, woven.texts[source])]
+    points = [(path, point) for path, point in points if nearest[path][0] in _function_lines(point)]
+    points.sort(key=lambda pair: min(abs(a - b) for a in lines_of(pair[1]) for b in nearest[pair[0]]))
+    return [point for _, point in points]
 
 
 @lru_cache
-def _points_in(path: str, text: str) -> list[JoinPoint]:
+def _points_in(path: str, text: str) -> list[Point]:
     """Returns the join points in the text of a fragment, those in its splices included."""
-    points: dict[str, JoinPoint] = {}  # of the definitions around a point, the innermost one comes last
-    for outer in (node for node in ast.walk(ast.parse(text)) if isinstance(node, _DEFINITIONS)):
-        blocks = {id(node.items[0].context_expr): node for node in ast.walk(outer) if isinstance(node, ast.With)}
-        for node in ast.walk(outer):
-            if not isinstance(node, ast.Call) or ast.unparse(node.func) != "point" or not node.args:
-                continue
-            if not isinstance(node.args[0], ast.Constant):  # another function of this name
-                continue
-            block = blocks.get(id(node))
-            shown = [argument.id for argument in node.args[1:] if isinstance(argument, ast.Name)]
-            shown += sorted(bound_names(*block.body)) if block else []
-            named = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords if keyword.arg}
-            body = block.body if block else [node]
-            lines = range(body[0].lineno, (body[-1].end_lineno or 0) + 1)
-            name, function = ast.literal_eval(node.args[0]), range(outer.lineno, (outer.end_lineno or 0) + 1)
-            points[name] = JoinPoint(name, tuple(dict.fromkeys(shown)), named, path, lines, block is not None, function)
-    return list(points.values())
+    return list(find_points_of(parse_fragment(path, text)))
+
+
+def lines_of(point: Point) -> range:
+    """Returns the lines of a fragment, from 1, that the statements in the block of a point are, or the call itself."""
+    return _lines(point, point.block[0], point.block[-1])
+
+
+def _function_lines(point: Point) -> range:
+    """Returns the lines of the innermost definition around a point."""
+    around: Any = point.hosts[-1] if point.hosts else point.owner
+    return _lines(point, around, around.body[-1])
+
+
+def _lines(point: Point, first: ast.AST, last: ast.stmt) -> range:
+    start, stop = (point.source.origin(node).line for node in (first, last))
+    return range(start, stop + (last.end_lineno or 0) - last.lineno + 1)
 
 
 def check_shown_names(before: Library, after: Library) -> None:

@@ -19,11 +19,12 @@ from generator.code.tree import TracedTree, walk
 from generator.package.package import Package
 from generator.pull.edits import Hunk, PackageEdits, apply_replacements
 from generator.pull.imports import complete_imports, names_in_text
-from generator.pull.join_points import JoinPoint, join_points_near
+from generator.pull.join_points import join_points_near, lines_of
 from generator.pull.sources import PackageSources, indent, shift
 from generator.pull.trials import Trial, TrialWeaver, Weave
 from generator.recipe.library import Library
 from generator.recipe.toml import add_to_list
+from generator.weave.points import Point
 
 _HEADER = re.compile(r"(#.*\n)*")  # the comments at the top of a file, which name its fragments
 _MARKERS = {word: f"from generator.language import {word}" for word in ("proceed", "splice")}
@@ -60,7 +61,7 @@ class SearchResult(NamedTuple):
 class _Candidate(NamedTuple):
     """A splice that may make hunks: its statements, and its `before` or `after`."""
 
-    point: JoinPoint
+    point: Point
     lines: list[str]
     hunks: list[Hunk]
     order: str = ""
@@ -139,7 +140,7 @@ class SpliceSearch:
             reason = f"it is at no join point; the nearest is {points[0].name}, which shows {points[0].shows}"
         return chosen, None, reason or "it is at no join point"
 
-    def _candidates(self, point: JoinPoint, hunk: Hunk, hunks: list[Hunk]) -> Iterator[_Candidate]:
+    def _candidates(self, point: Point, hunk: Hunk, hunks: list[Hunk]) -> Iterator[_Candidate]:
         """Yields splices at a point that may make a hunk: before and after the others that rebind the same names."""
         candidate = (_replace_block if point.is_block else _add_statements)(self._woven, point, hunk, hunks)
         if candidate is None:
@@ -170,7 +171,7 @@ class SpliceSearch:
         return {self._fragment.path: text, file: selecting}
 
 
-def _add_statements(woven: PackageSources, point: JoinPoint, hunk: Hunk, hunks: list[Hunk]) -> _Candidate | None:
+def _add_statements(woven: PackageSources, point: Point, hunk: Hunk, hunks: list[Hunk]) -> _Candidate | None:
     """Returns a splice of the statements that a hunk adds at a point; None if it does anything else."""
     old, new = woven.lines[hunk.path][hunk.start : hunk.stop], list(hunk.lines)
     if old and (name := _returned_name(woven, hunk.path, hunk.stop - 1)):
@@ -184,10 +185,11 @@ def _add_statements(woven: PackageSources, point: JoinPoint, hunk: Hunk, hunks: 
     return _Candidate(point, added, [hunk])
 
 
-def _replace_block(woven: PackageSources, point: JoinPoint, hunk: Hunk, hunks: list[Hunk]) -> _Candidate | None:
+def _replace_block(woven: PackageSources, point: Point, hunk: Hunk, hunks: list[Hunk]) -> _Candidate | None:
     """Returns a splice that replaces a block of the host; it has `proceed()` if the statements stay together."""
     path = hunk.path
-    lines = {(point.path, line) for line in point.lines}
+    source = point.source.origin(point.statement).path
+    lines = {(source, line) for line in lines_of(point)}
     rows = range(len(woven.package.origins[path]))
     block = [row for row in rows if lines & {(origin.path, origin.line) for origin in woven.origins(path, row)}]
     if not block or block != list(range(block[0], block[-1] + 1)):  # woven several times, or with splices inside

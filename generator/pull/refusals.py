@@ -33,7 +33,7 @@ def explain_refusal(woven: PackageSources, edits: PackageEdits, hunk: Hunk, fail
     known = None if error and not is_invalid else _blame_copies(woven, hunk) or _blame_weaver(woven, hunk, origins)
     reason, remedy = known or _describe_trial(hunk, failed, origins)
     if points := join_points_near(woven, hunk):
-        folder = points[0].path.split("/")[1]
+        folder = points[0].source.origin(points[0].statement).path.split("/")[1]
         remedy += (
             f" The nearest join point is {points[0].name}, which shows {points[0].shows}; for one architecture alone: "
             f"gen pull {woven.package.name} --as fragments/{folder}/NAME.py --line {hunk.path}:{hunk.at}"

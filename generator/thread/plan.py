@@ -121,7 +121,7 @@ def make_plan(
     values = read_values(graph, providers, needs, layer_arguments or {})
     plan = Plan(graph, values, read_requests(graph, values))
     check_calls(graph, plan.requests)
-    for need in (need for need in needs if not need.is_local):
+    for need in (need for need in needs if not need.is_local and need.name in values):
         value = values[need.name]
         if need.function not in graph.functions:
             message = f"{need.fragment} reads {need.name!r} in {need.function}, to which no value can be carried"

@@ -17,13 +17,11 @@ its result, and so does each caller, up to one that reads it; a scan stacks it o
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from generator.code.traced import Origin
-from generator.code.tree import TracedTree, called_name, dotted_name, walk
-from generator.language.parts import Definition, Import, Provider, Splice
+from generator.language.parts import Definition, Import, Provider
 from generator.thread.carry import carry
 from generator.thread.graph import CallGraph
 from generator.thread.plan import make_plan
@@ -55,17 +53,3 @@ def thread(
     texts = carry(plan)
     check_result(plan, texts)
     return {key: replace(definition, text=texts.get(key, definition.text)) for key, definition in definitions.items()}
-
-
-def threaded_names(
-    definitions: Iterable[Definition], splices: Iterable[Splice], providers: Iterable[Provider]
-) -> frozenset[str]:
-    """Returns every name that is provided, emitted or received: no splice may use it for a variable of its own."""
-    texts = [*(definition.text for definition in definitions), *(splice.body for splice in splices)]
-    names = {provider.value for provider in providers}
-    for text in texts:
-        if "emit(" in text.text or "receive(" in text.text:
-            for node in walk(TracedTree(text).module):
-                if isinstance(node, ast.Call) and called_name(node) in ("emit", "receive"):
-                    names |= {dotted_name(argument) for argument in node.args}
-    return frozenset(names)

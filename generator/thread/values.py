@@ -117,6 +117,8 @@ def read_values(
             if need.name in values:
                 values[need.name].locals.add((need.function, need.origin.path))
             continue
+        if need.name not in values and need.is_optional:
+            continue
         if need.name not in values:
             raise LoomError(
                 f"{need.fragment} reads {need.name!r}, which the point {need.point!r} ({need.point_where}) does not "

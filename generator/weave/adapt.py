@@ -30,6 +30,7 @@ class Need:
 
     Attributes:
         is_local: whether the splice binds the name, and threading must not bring a value of this name.
+        is_optional: whether the name may be one that is not threaded.
     """
 
     function: str
@@ -39,6 +40,7 @@ class Need:
     point: str
     point_where: str
     is_local: bool = False
+    is_optional: bool = False
 
 
 @dataclass

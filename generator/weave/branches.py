@@ -20,12 +20,11 @@ from dataclasses import dataclass
 
 from generator.code.bindings import bound_names
 from generator.code.caching import cached
-from generator.code.traced import Traced
 from generator.code.tree import TracedTree, called_name, walk
 from generator.errors import LoomError
 from generator.language.parts import Splice
 from generator.weave.order import rebound_names
-from generator.weave.points import Point, find_points
+from generator.weave.points import Point, find_points_in
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ def find_branches(splice: Splice) -> tuple[Branch, ...]:
     """Returns the branches of a splice that have points of their own where another branch has `proceed()`."""
     if "proceed(" not in splice.body.text or "point(" not in splice.body.text:
         return ()
-    points = find_points("_", Traced.insert("def _():\n", splice.origin) + splice.body)
+    points = find_points_in(splice)
     module = next(iter(points.values())).source.module
     arms = [
         (arm, [other for other in siblings if other is not arm]) for siblings in _find_arms(module) for arm in siblings

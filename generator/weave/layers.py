@@ -11,7 +11,7 @@ layer of the pattern of a group; `layers.last` is a layer like the last one.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from generator.code.arguments import add_arguments
@@ -28,23 +28,18 @@ from generator.weave.count import WORD, free_occurrences, replace_members
 
 
 def unroll_layers(
-    definitions: dict[str, Definition],
-    pattern: Pattern,
-    blocks: dict[str, str],
-    threaded: Iterable[str],
+    definitions: dict[str, Definition], pattern: Pattern, blocks: dict[str, str]
 ) -> tuple[dict[str, Definition], list[Need], set[str]]:
     """Unrolls the loops over layers.
 
     Args:
         blocks: kind of layer -> the name of its class.
-        threaded: names of the values that travel through functions.
 
     Returns:
         The definitions; the values that threading must bring to calls of layers; and the functions that call several
         layers or scans one after the other, in which a value of each layer is one of a tuple.
     """
-    woven, needs, sequential = dict(definitions), [], set()
-    carried = frozenset(threaded)
+    woven, needs, sequential = dict(definitions), list[Need](), set[str]()
     periodic = [group for group in pattern.groups if group.period > 1]
     for key, definition in definitions.items():
         while place := _find_reference(TracedTree(woven[key].text)) if f"{WORD}." in woven[key].text.text else None:
@@ -58,10 +53,9 @@ def unroll_layers(
             if len(copies) > 1:
                 sequential.add(place.function)
             text, reads = _unroll(place, copies)
+            at = f"{WORD}.{place.member}", place.where
             needs += [
-                Need(place.function, name, definition.fragment, origin, f"{WORD}.{place.member}", place.where)
-                for origin, name in reads
-                if name in carried
+                Need(place.function, name, definition.fragment, origin, *at, is_optional=True) for origin, name in reads
             ]
             woven[key] = replace(woven[key], text=text)
     return woven, needs, sequential

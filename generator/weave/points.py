@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from generator.code.bindings import bound_names, names_in
@@ -45,6 +45,16 @@ class Point:
     @property
     def is_block(self) -> bool:
         return isinstance(self.statement, ast.With)
+
+    @property
+    def block(self) -> list[ast.stmt]:
+        """Returns the statements that it holds, or its own."""
+        return self.statement.body if isinstance(self.statement, ast.With) else [self.statement]
+
+    @property
+    def shows(self) -> str:
+        """Returns the names that it shows, for messages."""
+        return ", ".join([*self.shown, *self.named]) or "no names"
 
     @property
     def in_method(self) -> bool:
@@ -96,6 +106,19 @@ def find_points(key: str, text: Traced) -> dict[str, Point]:
     return points
 
 
+def find_points_of(fragment: Fragment) -> Iterator[Point]:
+    """Yields the join points of a fragment, in its definitions and in its splices; a splice for several points once."""
+    for definition in fragment.definitions:
+        yield from find_points(definition.name, definition.text).values()
+    for splice in {splice.origin: splice for splice in fragment.splices}.values():
+        yield from find_points_in(splice).values()
+
+
+def find_points_in(splice: Splice) -> dict[str, Point]:
+    """Returns the join points of a splice by name."""
+    return find_points("_", Traced.insert("def _():\n", splice.origin) + splice.body)
+
+
 def _point_call(statement: ast.stmt, source: TracedTree) -> ast.Call | None:
     items = [item.context_expr for item in statement.items] if isinstance(statement, ast.With) else []
     for call in (statement_expression(statement), *items):
@@ -126,7 +149,7 @@ def _read_point(call: ast.Call, statement: ast.stmt, source: TracedTree) -> tupl
     named = {word: f"({text})" if "\n" in text else text for word, text in texts.items()}
     if isinstance(statement, ast.With):  # a splice may rebind the same names as its statements
         shown += sorted(bound_names(*statement.body))
-    return name, tuple(shown), named
+    return name, tuple(dict.fromkeys(shown)), named
 
 
 def explain_missing(

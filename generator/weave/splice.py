@@ -162,8 +162,7 @@ def _is_only_pass(body: Traced) -> bool:
 
 def _fill_block(point: Point, bodies: list[tuple[Splice, Traced]]) -> Traced:
     """Returns the statements of a block point inside its splices, of which the last is the outermost."""
-    block: list[ast.stmt] = getattr(point.statement, "body", [])
-    inside = point.source.lines(block[0], block[-1])
+    inside = point.source.lines(point.block[0], point.block[-1])
     for number, (splice, body) in enumerate(bodies):
         if _has_proceed(splice, body, point):
             inside = _wrap_block(body, inside)
@@ -226,8 +225,7 @@ def _check_block_binds(point: Point, inside: Traced, splices: list[Splice]) -> N
     outside = [node for node in walk(host) if node not in within]
     read = {node.id for node in outside if isinstance(node, ast.Name)}
     elsewhere = {bound_name(node) for node in outside} | {parameter.arg for parameter in parameters(host)}
-    block: list[ast.stmt] = getattr(point.statement, "body", [])
-    if names := (bound_names(*block, comprehensions=False) & read) - elsewhere:
+    if names := (bound_names(*point.block, comprehensions=False) & read) - elsewhere:
         function = as_function(inside, isinstance(host, ast.AsyncFunctionDef))
         missing = sorted(names - DefiniteAssignment(function, names).bound)
         if missing:
