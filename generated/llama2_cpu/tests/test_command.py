@@ -82,7 +82,7 @@ def test_help_names_each_field_in_the_group_of_its_class(monkeypatch, capsys):
     for base, group in zip(Config.__bases__, text.split(" config.")[1:], strict=True):
         assert group.startswith(f"{base.__name__} options")
         for field in dataclasses.fields(base):
-            assert f"--{field.name.replace('_', '-')} " in group
+            assert f"--{field.name.replace('_', '-')}" in group
     assert f"default: {PRESETS[PUBLISHED].width}" in text  # of the preset
 
 
