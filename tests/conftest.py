@@ -12,6 +12,9 @@ from textwrap import dedent
 
 import pytest
 from click.testing import CliRunner, Result
+from fitting import fit as fit  # fixtures of gen new
+from fitting import make as make
+from fitting import refuse as refuse
 from repository import repository as repository  # a fixture of all tests
 
 from generator.code.traced import Origin
