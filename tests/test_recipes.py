@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from miniature import files
+from miniature import PACKAGE, files
 
 from generator.errors import LoomError
 from generator.recipe.library import Library
@@ -15,7 +15,7 @@ MODEL = {
 
         from typing import Annotated
 
-        from generator.language.roles import HARDWARE, RECIPES, PositiveInt
+        from generator.language.roles import CHIPS, HARDWARE, RECIPES, PositiveInt
 
         class Config:
             width: PositiveInt = 1  # of the stream
@@ -26,7 +26,25 @@ MODEL = {
         PositiveInt = Annotated[int, 1, 100]
 
         def model():
-            return HARDWARE, RECIPES
+            return CHIPS, HARDWARE, RECIPES
+    ''',
+    "config/tables": '''
+        """What the tables hold."""
+
+        from typing import NamedTuple
+
+        class Chip(NamedTuple):
+            kinds: tuple[str, ...]
+            speed: float
+
+        class Hardware(NamedTuple):
+            devices: int
+            topology: str
+            flags: str = ""
+
+        class Recipe(NamedTuple):
+            settings: dict[str, object]
+            flags: str = ""
     ''',
     "model/share": '''
         """A number with bounds."""
@@ -40,12 +58,21 @@ MODEL = {
 ARCHITECTURE = 'title = "A"\n[presets.small]\nwidth = 8\n[presets.big]\nwidth = 9\n'
 HEAD = """\
 [hardware.fast-8]
-kind = "Fast"
+topology = "swift:2x4"
 devices = 8
 flags = ["--a=1", "--b=2"]
 [hardware.slow-1]
-kind = "Slow"
+topology = "slow"
 devices = 1
+"""
+TARGET = """
+[settings.chips.swift]
+kinds = ["Swift", "Swift 2"]
+speed = 1e12
+price = 3
+[settings.chips.slow]
+kinds = ["Slow"]
+speed = 1
 """
 
 
@@ -54,26 +81,30 @@ def row(presets: str = '["small"]', settings: str = "{ width = 4 }", hardware: s
     return f"[[recipe]]\n{text}{more}\n"
 
 
-def config_of(recipes: str) -> str:
-    texts = files(MODEL, ARCHITECTURE) | {"targets/any/recipes.toml": HEAD + recipes}
+def config_of(recipes: str, target: str = TARGET) -> str:
+    package = PACKAGE.replace("[folders]", '[folders]\nconfig = "config.py"')
+    texts = files(MODEL, ARCHITECTURE, package=package) | {"targets/any/recipes.toml": HEAD + recipes}
+    texts["targets/any/target.toml"] += target
     return weave("toy", "any", Library(texts)).files["config.py"]
 
 
 def test_rows_are_sorted_and_hardware_without_a_row_is_left_out():
     text = config_of(row('["big", "small"]', more='flags = ["--c=3"]'))
-    tables: dict = {"HARDWARE": None, "RECIPES": None}
-    exec(text[text.index("# kind: ") :], tables)
-    assert tables["HARDWARE"] == {"fast-8": {"kind": "Fast", "devices": 8, "topology": "", "flags": "--a=1 --b=2"}}
+    tables: dict = {}
+    exec(text, tables)
+    chips = {"swift": (("Swift", "Swift 2"), 1e12), "slow": (("Slow",), 1)}  # with the fields that Chip has
+    assert tables["CHIPS"] == chips
+    assert tables["HARDWARE"] == {"fast-8": (8, "swift:2x4", "--a=1 --b=2")}
     assert list(tables["RECIPES"].items()) == [
-        (("small", "fast-8"), {"width": 4, "flags": "--c=3"}),
-        (("big", "fast-8"), {"width": 4, "flags": "--c=3"}),
+        (("small", "fast-8"), ({"width": 4}, "--c=3")),
+        (("big", "fast-8"), ({"width": 4}, "--c=3")),
     ]
     assert "# 3 GiB" in text
 
 
 def test_a_row_of_an_architecture_wins():
     text = config_of(row(settings="{ width = 5 }", more='architectures = ["toy"]') + row())
-    assert '("small", "fast-8"): {"width": 5}' in text
+    assert '("small", "fast-8"): Recipe({"width": 5})' in text
 
 
 @pytest.mark.parametrize(
@@ -95,9 +126,8 @@ def test_a_row_of_an_architecture_wins():
         (row(more='why2 = "x"'), 14, "why2"),
         (row('["smal"]'), 10, "no architecture has the preset 'smal'"),
         (row(more='flags = ["--a=1 --b=2"]'), 14, "'--a=1 --b=2' is no flag"),
-        ('[hardware.no]\nkind = "("\ndevices = 1\n', 9, "kind '(' is no pattern"),
-        ('[hardware.no]\nkind = "x"\ndevices = 0\n', 10, "no has 0 devices"),
-        ('[hardware.no]\nkind = "x"\ndevices = 256\ntopology = "v5p:8x8x8"\n', 10, "256 devices, and v5p:8x8x8 512"),
+        ('[hardware.no]\ntopology = "x"\ndevices = 0\n', 10, "no has 0 devices"),
+        ('[hardware.no]\ntopology = "swift:8x8x8"\ndevices = 256\n', 10, "256 devices, and swift:8x8x8 512"),
         ("[[recipe]]\n", 8, "hardware"),
     ],
 )
@@ -107,8 +137,14 @@ def test_refused(recipes, line, words):
     assert words in str(raised.value) and f"targets/any/recipes.toml:{line}:" in str(raised.value)
 
 
-def test_a_topology_is_of_a_chip_that_the_target_has():
-    texts = files(MODEL, ARCHITECTURE) | {"targets/any/recipes.toml": HEAD + 'topology = "h999"\n'}
-    texts["targets/any/target.toml"] += "\n[settings.chips.h100]\nmemory_gib = 80\n"
-    with pytest.raises(LoomError, match=r"recipes.toml:8: slow-1: unknown chip 'h999'"):
-        weave("toy", "any", Library(texts))
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        (TARGET.replace("chips.slow", "chips.slower"), "recipes.toml:6: slow-1: unknown chip 'slow'"),
+        (TARGET.replace("speed = 1\n", ""), r"target.toml:\d+: the chip slow has no speed"),
+        ("[settings]\nchips = 3\n", r"target.toml:\d+: chips is no table of tables"),
+    ],
+)
+def test_a_topology_is_of_a_chip_that_the_target_has(target, words):
+    with pytest.raises(LoomError, match=words):
+        config_of(row(), target)

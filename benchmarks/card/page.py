@@ -15,7 +15,7 @@ Record = dict[str, Any]
 def data_sheet(card: str) -> dict[str, float]:
     """Returns the peaks of a card by its data sheet, FLOP/s in bf16 and bytes a second, as far as they are known."""
     chips = tomllib.loads(TARGET.read_text())["settings"]["chips"].values()
-    return next(({"flops": it["peak"], "bytes": it["bandwidth"]} for it in chips if it["kind"] == card), {})
+    return next(({"flops": it["peak"], "bytes": it["bandwidth"]} for it in chips if card in it["kinds"]), {})
 
 
 def measured_peaks(records: list[Record]) -> dict[str, float]:

@@ -8,9 +8,9 @@ from typing import Literal
 
 import tyro
 
-from generator.language import point, requires
+from generator.language import point, requires, splice
 from generator.language.roles import (
-    MEMORY,
+    CHIPS,
     PRESETS,
     Config,
     InputError,
@@ -23,10 +23,15 @@ from generator.language.roles import (
 requires("compile_tpu or compile_gpu")
 
 
+@splice("Chip.fields")
+def _():
+    usable_gib: float  # memory of one device that programs may use
+
+
 def does_not_fit(chip: str, needed: str) -> str:
     """Returns the message for a step that a device has no memory for, with what would make it smaller."""
     remedy = "give fewer sequences to a device, a --remat that keeps less, a larger --mesh-fsdp or more devices"
-    return f"error: DOES NOT FIT {chip} with {MEMORY[chip]:g} GiB: {needed}: {remedy}"
+    return f"error: DOES NOT FIT {chip} with {CHIPS[chip].usable_gib:g} GiB: {needed}: {remedy}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,10 +93,10 @@ def main() -> None:
     point("compile.report", command, config, mesh, chip, compiled, total, full, causal)
     if command.hlo:
         Path(command.hlo).write_text(compiled.as_text())
-    if total > MEMORY[chip] * 2**30:
+    if total > CHIPS[chip].usable_gib * 2**30:
         print(does_not_fit(chip, f"{total / 2**30:.1f} GiB"), file=sys.stderr)
         sys.exit(3)
-    print(f"{total / 2**30:.1f} GiB: fits {chip} with {MEMORY[chip]:g} GiB")
+    print(f"{total / 2**30:.1f} GiB: fits {chip} with {CHIPS[chip].usable_gib:g} GiB")
 
 
 if __name__ == "__main__":

@@ -6,15 +6,12 @@ import jax
 from jax._src.cudnn import fused_attention_stablehlo as cudnn
 from jax.experimental import topologies
 
-from generator.language import requires, setting, splice
+from generator.language import requires, splice
 from generator.language.roles import CHIPS, HARDWARE, Config, InputError, make_mesh
 
 requires("compile", "flags_gpu")
 
 NODE = 8  # GPUs that NVLink joins
-
-# GiB of one GPU: the share that XLA may use
-MEMORY = {name: CHIPS[name]["memory_gib"] * setting("memory_share") for name in CHIPS}
 
 DESCRIPTION = """
 gpu_device_info {{
@@ -35,9 +32,18 @@ def topology_mesh(config: Config, chip: str, devices: int) -> jax.sharding.Mesh:
         choices = f"{', '.join(CHIPS)}, and at most {NODE} devices or a multiple of {NODE}"
         raise InputError(f"--chip {chip} --devices {devices}: there is no such machine: give {choices}")
     values = CHIPS[chip]
-    sizes = {"shared": values["shared_kib"] * 1024, "optin": (values["shared_kib"] - 1) * 1024}
-    sizes |= {"cache": values["l2_mib"] * 2**20, "memory": values["memory_gib"] * 2**30}
-    text = DESCRIPTION.format(**values | sizes | {"bandwidth": int(values["bandwidth"])})
+    text = DESCRIPTION.format(
+        kind=values.kinds[0],
+        capability=values.capability,
+        cores=values.cores,
+        fpus=values.fpus,
+        clock_ghz=values.clock_ghz,
+        shared=values.shared_kib * 1024,
+        optin=(values.shared_kib - 1) * 1024,
+        cache=values.l2_mib * 2**20,
+        memory=values.memory_gib * 2**30,
+        bandwidth=int(values.bandwidth),
+    )
     shape = f"1x{max(devices // NODE, 1)}x{min(devices, NODE)}"  # slices, nodes, devices of a node
     try:
         described = topologies.get_topology_desc(shape, "cuda", target_config=text, topology=shape)
@@ -46,9 +52,20 @@ def topology_mesh(config: Config, chip: str, devices: int) -> jax.sharding.Mesh:
     # JAX asks the GPU that is here for these
     jax.devices = lambda *_: described.devices  # of which a kernel for Hopper asks how many cores they have
     cudnn.check_cudnn_version = lambda: 90_800
-    cudnn.check_compute_capability = lambda choices: values["capability"] >= float(choices)
-    cudnn.is_cuda_compute_capability_equal = lambda choices: values["capability"] == float(choices)
+    cudnn.check_compute_capability = lambda choices: values.capability >= float(choices)
+    cudnn.is_cuda_compute_capability_equal = lambda choices: values.capability == float(choices)
     return make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, list(described.devices))
+
+
+@splice("Chip.fields")
+def _():
+    memory_gib: int
+    capability: int  # CUDA's, its major number
+    cores: int  # streaming multiprocessors
+    shared_kib: int  # shared memory of a core
+    l2_mib: int
+    clock_ghz: float
+    fpus: int  # of a core
 
 
 @splice("CompileCommand.devices")
@@ -65,7 +82,7 @@ def _(jax):
 @splice("compile.hardware")
 def _(first_pass, default):
     machine = HARDWARE[first_pass.hardware]
-    default = dataclasses.replace(default, chip=machine["topology"], devices=machine["devices"])
+    default = dataclasses.replace(default, chip=machine.topology, devices=machine.devices)
 
 
 @splice("compile.mesh")

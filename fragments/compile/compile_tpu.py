@@ -6,12 +6,10 @@ import re
 import sys
 from typing import Any
 
-from generator.language import proceed, requires, setting, splice
-from generator.language.roles import HARDWARE, Config, InputError, does_not_fit
+from generator.language import proceed, requires, splice
+from generator.language.roles import CHIPS, HARDWARE, Config, InputError, does_not_fit
 
 requires("compile", "flags_tpu")
-
-MEMORY = setting("memory_gib")  # of one device
 
 
 def topology_mesh(config: Config, topology: str, slices: int) -> Any:
@@ -25,8 +23,8 @@ def topology_mesh(config: Config, topology: str, slices: int) -> Any:
     os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"
     chip, _, shape = topology.partition(":")
     sides, flat = [int(side) for side in shape.split("x") if side.isdecimal()], chip in ("v5e", "v6e")
-    if chip not in MEMORY or len(sides) != (2 if flat else 3) or slices < 1 or (flat and max(sides) > 16):
-        choices = f"{', '.join(MEMORY)} with its lengths, such as v5p:8x8x4 or v5e:16x16, and --slices of at least 1"
+    if chip not in CHIPS or len(sides) != (2 if flat else 3) or slices < 1 or (flat and max(sides) > 16):
+        choices = f"{', '.join(CHIPS)} with its lengths, such as v5p:8x8x4 or v5e:16x16, and --slices of at least 1"
         raise InputError(f"--topology {topology} --slices {slices}: there is no such slice: give {choices}")
     try:
         # which sides wrap around: in 3D all, if made of whole 4 x 4 x 4 cubes; in 2D those of a whole pod
@@ -46,7 +44,7 @@ def _():
 
 @splice("compile.hardware")
 def _(first_pass, default):
-    default = dataclasses.replace(default, topology=HARDWARE[first_pass.hardware]["topology"])
+    default = dataclasses.replace(default, topology=HARDWARE[first_pass.hardware].topology)
 
 
 @splice("compile.mesh")

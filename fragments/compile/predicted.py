@@ -28,7 +28,7 @@ def _(command, config, mesh, chip, compiled, total, full, causal, output):
     if command.json:
         prediction = {"preset": command.preset, "chip": chip, "devices": mesh.size, "mesh": dict(mesh.shape)}
         prediction |= {"batch_size": config.batch_size, "remat": config.remat, "bytes": total}
-        prediction |= {"flops": full, "causal_flops": causal, "mfu": causal / cost.seconds / CHIPS[chip]["peak"]}
+        prediction |= {"flops": full, "causal_flops": causal, "mfu": causal / cost.seconds / CHIPS[chip].peak}
         prediction |= {"seconds": cost.seconds, **dict.fromkeys((*PARTS, "collectives"), 0.0), **cost.parts}
         prediction |= {"left_out": cost.unknown}
         print(json.dumps(prediction), file=output, flush=True)

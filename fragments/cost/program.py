@@ -13,10 +13,9 @@ from collections import Counter
 
 import numpy as np
 
-from generator.language import setting
-from generator.language.roles import bandwidth, work
+from generator.language import splice
+from generator.language.roles import Chip, bandwidth, work
 
-CHIPS = setting("chips")  # numbers of a chip: FLOP/s, bytes a second, and one efficiency
 BITS = {
     **{"pred": 8, "s4": 4, "u4": 4, "f8": 8, "s8": 8, "u8": 8, "s16": 16, "u16": 16, "bf16": 16, "f16": 16},
     **{"s32": 32, "u32": 32, "f32": 32, "s64": 64, "u64": 64, "f64": 64},
@@ -24,6 +23,14 @@ BITS = {
 COLLECTIVES = "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "ragged-all-to-all", "collective-permute"
 PARTS = "products", "memory", "kernels", "exposed"  # of a step; the last are waits for collectives
 KERNELS = 0.6  # FLOP/s of a kernel of attention or grouped products over those of a plain product
+
+
+@splice("Chip.fields")
+def _():
+    bandwidth: float  # of its memory, bytes a second
+    link: float  # to another device, bytes a second in one direction
+    network: float  # its share of what joins nodes or slices, bytes a second
+    efficiency: float  # time at the peak over the time that a step takes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +179,7 @@ class Cost:
         )
 
 
-def step_cost(text: str, chip: dict[str, float], places: list[tuple[int, ...]]) -> Cost:
+def step_cost(text: str, chip: Chip, places: list[tuple[int, ...]]) -> Cost:
     """Computes what a run of a compiled program costs on devices at these places: coordinates, or node and number."""
     program = Program(text)
 
@@ -211,7 +218,7 @@ def step_cost(text: str, chip: dict[str, float], places: list[tuple[int, ...]]) 
                 if kind == "unknown":
                     total.unknown[re.sub(r"[.\d]+$", "", x.name)] += 1
                 elif kind:
-                    total.parts[kind] += seconds / chip["efficiency"]
+                    total.parts[kind] += seconds / chip.efficiency
         return total
 
     return cost(program.entry)

@@ -12,6 +12,7 @@ from generator.language import requires
 from generator.language.roles import (
     KERNELS,
     PRESETS,
+    Chip,
     Config,
     abstract_batch,
     bandwidth,
@@ -93,7 +94,7 @@ def measure(config: Config) -> Sizes:
     return Sizes(array_sizes(state), array_sizes(model), kept(2) - kept(1), flops)
 
 
-def estimate(config: Config, chip: dict[str, float], places: list[tuple[int, ...]]) -> Plan:
+def estimate(config: Config, chip: Chip, places: list[tuple[int, ...]]) -> Plan:
     """Returns a plan with its bytes and seconds, as if no collective were hidden.
 
     The fitted efficiency, the peaks and the bandwidths are those of step_cost.
@@ -114,8 +115,8 @@ def estimate(config: Config, chip: dict[str, float], places: list[tuple[int, ...
 
     attention = 2 * (flops_per_token(config, False) - flops_per_token(config, True)) / 2  # its causal half
     attention *= rows * config.sequence_length / tensor
-    work = (rows * sizes.flops / tensor + attention / KERNELS) / chip["peak"]
-    work += (3 * stored / shards + 3 * kept * rows / tensor) / chip["bandwidth"]
+    work = (rows * sizes.flops / tensor + attention / KERNELS) / chip.peak
+    work += (3 * stored / shards + 3 * kept * rows / tensor) / chip.bandwidth
 
     grid = np.arange(len(places)).reshape([*mesh.shape.values()])
 
@@ -130,4 +131,4 @@ def estimate(config: Config, chip: dict[str, float], places: list[tuple[int, ...
     sends += along(config.accumulation * parameters / tensor, "reduce-scatter", *sharding)
     sends += along(2 * parameters / shards, "all-reduce", "data")
     sends += along(4 * 2 * activations, "all-reduce", "tensor")  # two in each pass
-    return Plan(config, memory, work / chip["efficiency"] + sends)
+    return Plan(config, memory, work / chip.efficiency + sends)

@@ -175,7 +175,7 @@ def main() -> None:
     print("| GiB | seconds | MFU | estimated s | verdict | settings |\n|---|---|---|---|---|---|")
     tokens = command.config.batch_size * command.config.sequence_length / len(places)
     for plan, before in sorted(zip(done, fitting, strict=False), key=lambda pair: pair[0].seconds):
-        mfu = tokens * flops_per_token(plan.config, True) / plan.seconds / CHIPS[chip]["peak"]
+        mfu = tokens * flops_per_token(plan.config, True) / plan.seconds / CHIPS[chip].peak
         said = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in plan.overrides(command.preset).items())
         numbers = f"{plan.memory / 2**30:.1f} | {plan.seconds:.3f} | {mfu:.1%} | {before.seconds:.3f}"
         print(f"| {numbers} | {plan.verdict}{', on the front' * (plan in best)} | {said} |")

@@ -86,4 +86,4 @@ def test_flops_of_grouped_products():
 
 
 def test_an_efficiency_is_a_share():
-    assert all(0.3 < chip["efficiency"] <= 1 for chip in CHIPS.values())
+    assert all(0.3 < chip.efficiency <= 1 for chip in CHIPS.values())

@@ -8,6 +8,7 @@ import pytest
 
 from generator.language import requires
 from generator.language.roles import (
+    CHIPS,
     FLAGS_VARIABLE,
     HARDWARE,
     PACKAGE,
@@ -35,10 +36,10 @@ def test_settings_are_those_of_a_config(preset, hardware):
 
 def test_devices_are_those_of_the_recipe(monkeypatch):
     name = next(iter(HARDWARE))
-    count = HARDWARE[name]["devices"]
+    count = HARDWARE[name].devices
     with pytest.raises(InputError, match=f"--hardware {name}: has {count} devices, and here are"):
         check_hardware(name)
-    kind = HARDWARE[name]["kind"].split("|")[0].removesuffix("?").replace(".*", " 80GB")
+    kind = CHIPS[HARDWARE[name].topology.partition(":")[0]].kinds[0]
     monkeypatch.setattr(jax, "devices", lambda: [type("Device", (), {"device_kind": kind})()])
     for devices in (count, 2 * count):  # one slice, and two
         monkeypatch.setattr(jax, "device_count", lambda devices=devices: devices)

@@ -2,12 +2,11 @@
 
 import dataclasses
 import os
-import re
 
 import jax
 
 from generator.language import proceed, splice
-from generator.language.roles import FLAGS, FLAGS_VARIABLE, HARDWARE, RECIPES, InputError, set_flags
+from generator.language.roles import CHIPS, FLAGS, FLAGS_VARIABLE, HARDWARE, RECIPES, InputError, set_flags
 
 
 def find_recipe(preset: str, hardware: str) -> tuple[dict[str, object], str]:
@@ -18,9 +17,8 @@ def find_recipe(preset: str, hardware: str) -> tuple[dict[str, object], str]:
         known = "; ".join(f"--preset {name} --hardware {other}" for name, other in RECIPES) or "none"
         choice = f"--preset {preset} --hardware {hardware}" if preset else f"--hardware {hardware} without --preset"
         raise InputError(f"{choice}: no recipe: there are {known}")
-    settings = dict(RECIPES[preset, hardware])
-    more_flags = settings.pop("flags", "")
-    return settings, f"{HARDWARE[hardware].get('flags', FLAGS)} {more_flags}".strip()
+    recipe = RECIPES[preset, hardware]
+    return recipe.settings, f"{HARDWARE[hardware].flags or FLAGS} {recipe.flags}".strip()
 
 
 def check_hardware(hardware: str) -> None:
@@ -28,8 +26,9 @@ def check_hardware(hardware: str) -> None:
     import jax
 
     kind, count = jax.devices()[0].device_kind, jax.device_count()
-    devices = HARDWARE[hardware]["devices"]
-    if not re.fullmatch(HARDWARE[hardware]["kind"], kind) or count % devices:
+    devices = HARDWARE[hardware].devices
+    chip = CHIPS[HARDWARE[hardware].topology.partition(":")[0]]
+    if kind not in chip.kinds or count % devices:
         raise InputError(f"--hardware {hardware}: has {devices} devices, and here are {count} of {kind}: give another")
 
 

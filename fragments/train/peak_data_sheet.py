@@ -4,17 +4,16 @@ import math
 
 import jax
 
-from generator.language import setting, splice
-
-PEAK_FLOPS = setting("peak_flops")  # kind of device -> dense bf16 FLOP/s
+from generator.language import splice
+from generator.language.roles import CHIPS
 
 
 def peak_flops() -> tuple[float, str]:
     """Returns the dense bf16 FLOP/s of all devices, and its label; nan for an unknown kind."""
     kind, count = jax.devices()[0].device_kind, jax.device_count()
-    if kind not in PEAK_FLOPS:
-        return math.nan, f"an unknown peak, as PEAK_FLOPS in monitor.py has no {kind!r}"
-    peak = count * PEAK_FLOPS[kind]
+    peak = count * next((chip.peak for chip in CHIPS.values() if kind in chip.kinds), math.nan)
+    if math.isnan(peak):
+        return peak, f"an unknown peak, as CHIPS in config.py has no {kind!r}"
     return peak, f"{peak / 1e12:,.0f} TFLOP/s, the bf16 peak of {count} {kind}"
 
 

@@ -14,11 +14,9 @@ from typing import Any, Literal
 
 import tyro
 
-from .config import HARDWARE, PRESETS, Config
+from .config import CHIPS, HARDWARE, PRESETS, Config
 from .errors import InputError, check_config, ending_with_messages
 from .train import find_recipe, set_flags
-
-MEMORY = {"v4": 32, "v5e": 16, "v5p": 95, "v6e": 32, "tpu7x": 96}  # of one device
 
 
 def topology_mesh(config: Config, topology: str, slices: int) -> Any:
@@ -32,8 +30,8 @@ def topology_mesh(config: Config, topology: str, slices: int) -> Any:
     os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"
     chip, _, shape = topology.partition(":")
     sides, flat = [int(side) for side in shape.split("x") if side.isdecimal()], chip in ("v5e", "v6e")
-    if chip not in MEMORY or len(sides) != (2 if flat else 3) or slices < 1 or (flat and max(sides) > 16):
-        choices = f"{', '.join(MEMORY)} with its lengths, such as v5p:8x8x4 or v5e:16x16, and --slices of at least 1"
+    if chip not in CHIPS or len(sides) != (2 if flat else 3) or slices < 1 or (flat and max(sides) > 16):
+        choices = f"{', '.join(CHIPS)} with its lengths, such as v5p:8x8x4 or v5e:16x16, and --slices of at least 1"
         raise InputError(f"--topology {topology} --slices {slices}: there is no such slice: give {choices}")
     try:
         # which sides wrap around: in 3D all, if made of whole 4 x 4 x 4 cubes; in 2D those of a whole pod
@@ -48,7 +46,7 @@ def topology_mesh(config: Config, topology: str, slices: int) -> Any:
 def does_not_fit(chip: str, needed: str) -> str:
     """Returns the message for a step that a device has no memory for, with what would make it smaller."""
     remedy = "give fewer sequences to a device, a --remat that keeps less, a larger --mesh-fsdp or more devices"
-    return f"error: DOES NOT FIT {chip} with {MEMORY[chip]:g} GiB: {needed}: {remedy}"
+    return f"error: DOES NOT FIT {chip} with {CHIPS[chip].usable_gib:g} GiB: {needed}: {remedy}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +72,7 @@ def main() -> None:
     preset = dataclasses.replace(PRESETS[first_pass.preset], batch_size=-1)
     default = CompileCommand(dataclasses.replace(preset, **recipe))
     if first_pass.hardware:
-        default = dataclasses.replace(default, topology=HARDWARE[first_pass.hardware]["topology"])
+        default = dataclasses.replace(default, topology=HARDWARE[first_pass.hardware].topology)
     command = parse(default=default)
     # after help and refusals, as they import JAX
     import jax
@@ -114,10 +112,10 @@ def main() -> None:
     print(f"FLOPs per device and step: {full:.3e} with full attention, {causal:.3e} with its causal half")
     if command.hlo:
         Path(command.hlo).write_text(compiled.as_text())
-    if total > MEMORY[chip] * 2**30:
+    if total > CHIPS[chip].usable_gib * 2**30:
         print(does_not_fit(chip, f"{total / 2**30:.1f} GiB"), file=sys.stderr)
         sys.exit(3)
-    print(f"{total / 2**30:.1f} GiB: fits {chip} with {MEMORY[chip]:g} GiB")
+    print(f"{total / 2**30:.1f} GiB: fits {chip} with {CHIPS[chip].usable_gib:g} GiB")
 
 
 if __name__ == "__main__":

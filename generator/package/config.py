@@ -17,7 +17,7 @@ from generator.errors import LoomError, nearest
 from generator.language.fragment import Fragment
 from generator.language.parts import Definition, Field
 from generator.recipe.recipe import Recipe
-from generator.recipe.recipes import HardwareRecipe, Recipes
+from generator.recipe.recipes import HardwareRecipe, Recipes, read_chips
 from generator.recipe.typed import check_value
 from generator.weave.fill import fill
 
@@ -98,12 +98,17 @@ def _locate(member: Field) -> str:
     return str(next(line for line in member.text.lines() if not line.text.strip().startswith("#")).origin_at(0))
 
 
-def write_values(recipe: Recipe, fields: list[Field]) -> dict[str, Traced]:
-    """Returns what config.py may define, by name."""
+def write_values(recipe: Recipe, fields: list[Field], chip: Definition | None) -> dict[str, Traced]:
+    """Returns what config.py may define, by name.
+
+    Args:
+        chip: the class `Chip`, if the package has it.
+    """
     return {
         "ARCHITECTURE": write_architecture(recipe),
         **write_config(recipe, fields),
         "PRESETS": write_presets(recipe, fields),
+        **({"CHIPS": write_chips(recipe, chip)} if chip else {}),
         "HARDWARE": write_hardware(recipe.recipes),
         "RECIPES": write_recipes(recipe, fields),
     }
@@ -176,22 +181,41 @@ def write_presets(recipe: Recipe, fields: list[Field]) -> Traced:
     return Traced.join(parts)
 
 
+def write_chips(recipe: Recipe, chip: Definition) -> Traced:
+    """Returns `CHIPS = {"v5p": Chip(kinds=("TPU v5", "TPU v5p"), peak=459e12), ...}`, with the fields that Chip has."""
+    head = recipe.target_file.origin("settings", "chips")
+    parts = [Traced.insert("CHIPS = {\n", head)]
+    nodes = ast.walk(module_of(chip.text.text))
+    columns = [ast.unparse(node.target) for node in nodes if isinstance(node, ast.AnnAssign)]
+    for name, row in read_chips(recipe.target_file).items():
+        where = recipe.target_file.origin("settings", "chips", name)
+        if missing := [column for column in columns if column not in row]:
+            raise LoomError(f"the chip {name} has no {', '.join(missing)}", str(where), "Add what Chip holds.")
+        values = [tuple(row[column]) if isinstance(row[column], list) else row[column] for column in columns]
+        pairs = zip(columns, values, strict=True)
+        text = ", ".join(f"{column}={literal(value, str(where))}" for column, value in pairs)
+        parts.append(Traced.insert(f'"{name}": Chip({text}),\n', where))
+    return Traced.join([*parts, Traced.insert("}\n", head)])
+
+
 def write_hardware(recipes: Recipes) -> Traced:
-    """Returns `HARDWARE = {"v5p-512": {"kind": "TPU v5p?", "devices": 256, "topology": "v5p:8x8x4"}, ...}`."""
-    head = "# kind: pattern of device_kind; flags: for the compiler, in place of FLAGS in train.py\n"
-    parts = [Traced.insert(f"{head}HARDWARE = {{\n", Origin(recipes.path, 1))]
+    """Returns `HARDWARE = {"v5p-512": Hardware(256, "v5p:8x8x4"), ...}`."""
+    parts = [Traced.insert("HARDWARE = {\n", Origin(recipes.path, 1))]
     for name, table in recipes.hardware.items():
-        values = {"kind": table.kind, "devices": table.devices, "topology": table.topology}
-        values |= {"flags": " ".join(table.flags)} if table.flags else {}
-        parts.append(Traced.insert(f"{literal({name: values}, str(table.origin()))[1:-1]},\n", table.origin()))
+        text = f'"{name}": Hardware({table.devices}, "{table.topology}"{_flags(table.flags)}),\n'
+        parts.append(Traced.insert(text, table.origin()))
     return Traced.join([*parts, Traced.insert("}\n", Origin(recipes.path, 1))])
 
 
+def _flags(flags: tuple[str, ...]) -> str:
+    return f", flags={literal(' '.join(flags), '')}" if flags else ""
+
+
 def write_recipes(recipe: Recipe, fields: list[Field]) -> Traced:
-    """Returns `RECIPES = {("7b", "v5p-512"): {"batch_size": 1024}, ...}`."""
+    """Returns `RECIPES = {("7b", "v5p-512"): Recipe({"batch_size": 1024}), ...}`."""
     recipes = recipe.recipes
     by_name = {member.name: member for member in fields if member.is_field}
-    head = "# preset, hardware -> settings in place of the preset's, more flags; memory and predicted time of a step\n"
+    head = "# by preset and hardware; memory of a device and predicted time of a step\n"
     parts = [Traced.insert(f"{head}RECIPES = {{\n", Origin(recipes.path, 1))]
     for row in recipes.rows:
         for name, (value, line) in row.settings.items():
@@ -200,10 +224,9 @@ def write_recipes(recipe: Recipe, fields: list[Field]) -> Traced:
             check_value(by_name[name], value, str(line))
         _check_mesh(row, {name: value for name, (value, _) in recipe.presets[row.preset].items()}, by_name, recipes)
         values: dict[str, object] = {name: value for name, (value, _) in row.settings.items()}
-        values |= {"flags": " ".join(row.table.flags)} if row.table.flags else {}
         origin = row.table.origin()
-        text = literal({(row.preset, row.hardware): values}, str(origin))
-        parts.append(Traced.insert(f"{text[1:-1]},  # {row.table.figures}\n", origin))
+        text = f'("{row.preset}", "{row.hardware}"): Recipe({literal(values, str(origin))}{_flags(row.table.flags)})'
+        parts.append(Traced.insert(f"{text},  # {row.table.figures}\n", origin))
     return Traced.join([*parts, Traced.insert("}\n", Origin(recipes.path, 1))])
 
 

@@ -73,7 +73,7 @@ class _Links:
     """
 
     def __init__(self, recipe: Recipe, definitions: dict[str, Definition], fields: list[Field]):
-        values = write_values(recipe, fields)
+        values = write_values(recipe, fields, definitions.get("Chip"))
         keys = {name: f"{CONFIG}:{name}" for name in values}
         self.config_texts = {keys[name]: text for name, text in values.items()}
         self.texts = {**{key: definition.text for key, definition in definitions.items()}, **self.config_texts}
@@ -117,7 +117,8 @@ def link_files(recipe: Recipe, definitions: dict[str, Definition], fields: list[
     keys_of: dict[str, list[str]] = {CONFIG: []}
     for key in _reading_order(links, definitions):
         keys_of.setdefault(links.files[key], []).append(key)
-    keys_of[CONFIG] += [key for key in links.config_texts if key in links.reachable]
+    tables = [key for key in links.config_texts if key in links.reachable]
+    keys_of[CONFIG] = _above_their_tables(keys_of[CONFIG], tables, links)
     folders, builtin = recipe.package_file.data.folders, recipe.library.builtin
     check_import_circles(keys_of, links.files, links.texts, links.references, folders, builtin)
     paths = {fragment.path: fragment.name for fragment in recipe.fragments}
@@ -136,6 +137,16 @@ def link_files(recipe: Recipe, definitions: dict[str, Definition], fields: list[
         modules[file] = tuple(sorted({item.module.split(".")[0] for item in outside}))
     unformatted["__init__.py"] = _write_init(recipe, links)
     return LinkedFiles(unformatted, modules, fragments)
+
+
+def _above_their_tables(keys: list[str], tables: list[str], links: _Links) -> list[str]:
+    """Returns the keys of config.py: a class that one table alone needs, such as Recipe, stands above that table."""
+    users = {key: [table for table in tables if key in links.references(table).uses] for key in keys}
+    moved = {key: uses[0] for key, uses in users.items() if len(uses) == 1 and "class " in links.texts[key].text}
+    ordered = [key for key in keys if key not in moved]
+    for table in tables:
+        ordered += [*(key for key in keys if moved.get(key) == table), table]
+    return ordered
 
 
 def _with_late_imports(text: Traced, file: str, links: _Links, key: str) -> Traced:

@@ -18,7 +18,7 @@ from generator.recipe.parts import (
     select_parts,
 )
 from generator.recipe.pattern import Pattern, read_pattern
-from generator.recipe.recipes import Recipes, read_recipes
+from generator.recipe.recipes import Recipes, read_chips, read_recipes
 from generator.recipe.requirements import check_requirements, drop_incompatible
 from generator.recipe.rules import Rule, read_rules
 from generator.recipe.schema import ALL, ArchitectureToml, NeutralTable, PackageToml, TargetToml
@@ -145,7 +145,7 @@ def select(
             presets,
             selected_parts,
             package_file.data.parts,
-            target_file.data.settings.get("chips", {}),
+            read_chips(target_file),
         ),
         parts=selected_parts,
         pattern=pattern,

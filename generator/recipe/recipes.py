@@ -6,11 +6,12 @@ import math
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from generator.code.traced import Origin
 from generator.errors import LoomError, nearest
 from generator.recipe.library import Library
-from generator.recipe.schema import ArchitectureToml, HardwareTable, RecipesToml, RecipeTable
+from generator.recipe.schema import ArchitectureToml, HardwareTable, RecipesToml, RecipeTable, TargetToml
 from generator.recipe.toml import Toml
 
 _DEVICES_OF_CHIP = {"tpu7x": 2}  # that JAX counts; chips of other names have one
@@ -41,6 +42,15 @@ class Recipes:
     path: str
     hardware: dict[str, HardwareTable]
     rows: tuple[HardwareRecipe, ...]
+
+
+def read_chips(file: Toml[TargetToml]) -> dict[str, dict[str, Any]]:
+    """Returns `[settings.chips]` of a target: what is known of each kind of device, by name."""
+    chips = file.data.settings.get("chips", {})
+    if not isinstance(chips, dict) or not all(isinstance(row, dict) for row in chips.values()):
+        where = str(file.origin("settings", "chips"))
+        raise LoomError("chips is no table of tables", where, "Write [settings.chips.NAME] for each kind of device.")
+    return chips
 
 
 def read_recipes(
@@ -100,17 +110,12 @@ def _check_hardware(file: Toml[RecipesToml], chips: Collection[str]) -> None:
             where = str(table.origin("devices"))
             raise LoomError(f"{name} has {table.devices} devices", where, "Give a number from 1 to 1,000,000.")
         chip, _, shape = table.topology.partition(":")  # such as v5p:8x8x4
-        if table.topology and chips and chip not in chips:
+        if chip not in chips:
             raise LoomError(f"{name}: unknown chip {chip!r}", str(table.origin("topology")), nearest(chip, chips))
         count = math.prod(map(int, re.findall(r"\d+", shape))) * _DEVICES_OF_CHIP.get(chip, 1)
         if shape and count != table.devices:
             message = f"{name} has {table.devices} devices, and {table.topology} {count}"
             raise LoomError(message, str(table.origin("devices")), "Correct one of them.")
-        try:
-            re.compile(table.kind or "(")
-        except re.error as error:
-            message = f"kind {table.kind!r} is no pattern: {error}"
-            raise LoomError(message, str(table.origin("kind")), "Give a regular expression.") from None
     entries: list[HardwareTable | RecipeTable] = [*file.data.hardware.values(), *file.data.recipe]
     for entry in entries:
         for number, flag in enumerate(entry.flags):

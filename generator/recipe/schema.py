@@ -167,14 +167,12 @@ class HardwareTable(TomlTable):
     """`[hardware.NAME]` of recipes.toml: devices that a job is meant for.
 
     Attributes:
-        kind: pattern of JAX's name for such a device.
-        topology: what a compiler calls a slice of TPUs.
+        topology: the chip, and the shape of a slice of TPUs as a compiler has it.
         flags: those of the compiler; none for those of the target.
     """
 
-    kind: Line
     devices: int
-    topology: Line = ""
+    topology: Line
     flags: tuple[Line, ...] = ()
 
 

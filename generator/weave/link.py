@@ -21,7 +21,7 @@ from generator.language.grammar import WORDS
 from generator.language.parts import Definition, Import
 
 PRIVATE = frozenset({"main", "__main__"})  # each file may have its own
-RESERVED = frozenset({"ARCHITECTURE", "Config", "PRESETS", "HARDWARE", "RECIPES"})  # defined in config.py
+RESERVED = frozenset({"ARCHITECTURE", "Config", "PRESETS", "CHIPS", "HARDWARE", "RECIPES"})  # defined in config.py
 _BUILTINS = frozenset(dir(builtins)) | {"__file__", "__name__", "__doc__", "__package__"}
 
 

@@ -42,8 +42,8 @@ def test_recipes(name, tmp_path):
         assert f"| {preset} | {place} |" in made.files["README.md"]
         settings, _ = package.train.find_recipe(preset, place)
         config = dataclasses.replace(presets[preset], **settings)
-        devices = hardware[place]["devices"]
-        chip, _, sides = hardware[place]["topology"].partition(":")
+        devices = hardware[place].devices
+        chip, _, sides = hardware[place].topology.partition(":")
         assert devices == math.prod(map(int, sides.split("x"))) * (2 if chip == "tpu7x" else 1)
         names = "data", "fsdp", "expert", "context", "stage", "tensor"
         axes = [axis for axis in names if hasattr(config, f"mesh_{axis}")]

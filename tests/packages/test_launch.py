@@ -53,7 +53,8 @@ def preset(package: Path, name: str, hardware: str | None) -> dict[str, object]:
     recipe = {}
     if hardware:
         (recipes,) = (n.value for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id == "RECIPES")
-        recipe = ast.literal_eval(recipes)[name, hardware]
+        rows = {ast.literal_eval(key): row for key, row in zip(recipes.keys, recipes.values, strict=True)}
+        recipe = ast.literal_eval(rows[name, hardware].args[0])
     return fields | {keyword.arg: ast.literal_eval(keyword.value) for keyword in chosen.keywords} | recipe
 
 

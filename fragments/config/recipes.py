@@ -1,0 +1,22 @@
+"""Recipes: settings of a preset on some hardware, and flags of the compiler."""
+
+from typing import NamedTuple
+
+from generator.language import requires
+
+requires("hardware")
+
+
+class Hardware(NamedTuple):
+    """Devices that a job is meant for."""
+
+    devices: int
+    topology: str  # of CHIPS, with the shape of a slice
+    flags: str = ""  # of the compiler, in place of FLAGS
+
+
+class Recipe(NamedTuple):
+    """What a preset takes on some hardware."""
+
+    settings: dict[str, object]  # in place of its own
+    flags: str = ""  # of the compiler, besides
