@@ -11,12 +11,12 @@ import tyro
 from generator.language import point, requires, splice
 from generator.language.roles import (
     CHIPS,
+    FLAGS,
     PRESETS,
     Config,
     InputError,
     check_config,
     ending_with_messages,
-    find_recipe,
     set_flags,
 )
 
@@ -40,7 +40,7 @@ class CompileCommand:
 
     config: tyro.conf.OmitArgPrefixes[Config]
     preset: Literal[*PRESETS] = "tiny"  # settings, which those below override
-    hardware: str = ""  # of a recipe, whose settings and devices are the defaults
+    point("CompileCommand.hardware")
     point("CompileCommand.devices")
     batch_per_device: int | None = None  # sequences per device and step; 4 if --batch-size is not given (-1)
     hlo: str = ""  # file for the text of the compiled program; "": none
@@ -51,13 +51,11 @@ class CompileCommand:
 def main() -> None:
     parse = functools.partial(tyro.cli, CompileCommand, prog=f"python -m {__package__}.compile")
     first_pass, _ = parse(default=CompileCommand(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
-    recipe, flags = find_recipe(first_pass.preset, first_pass.hardware)
-    set_flags(flags)
-    # -1 unless a recipe or the command line gives it: the preset's batch is for other devices
-    preset = dataclasses.replace(PRESETS[first_pass.preset], batch_size=-1)
-    default = CompileCommand(dataclasses.replace(preset, **recipe))
-    if first_pass.hardware:
-        point("compile.hardware", first_pass, default)
+    # -1 unless the command line gives another: the preset's batch is for other devices
+    config = dataclasses.replace(PRESETS[first_pass.preset], batch_size=-1)
+    with point("compile.default", first_pass, config):
+        default = CompileCommand(config)
+        set_flags(FLAGS)
     command = parse(default=default)
     point("compile.start", command)
     # after help and refusals, as they import JAX

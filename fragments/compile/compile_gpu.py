@@ -59,6 +59,7 @@ def topology_mesh(config: Config, chip: str, devices: int) -> jax.sharding.Mesh:
 
 @splice("Chip.fields")
 def _():
+    bandwidth: float  # of its memory, bytes a second
     memory_gib: int
     capability: int  # CUDA's, its major number
     cores: int  # streaming multiprocessors
@@ -79,7 +80,7 @@ def _(jax):
     jax.config.update("jax_platforms", "cpu")  # a GPU that is here has no part in it
 
 
-@splice("compile.hardware")
+@splice("compile.hardware", optional=True)
 def _(first_pass, default):
     machine = HARDWARE[first_pass.hardware]
     default = dataclasses.replace(default, chip=machine.topology, devices=machine.devices)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from generator.language import requires
 
-requires("hardware")
+requires("train/hardware")
 
 
 class Hardware(NamedTuple):
@@ -12,11 +12,11 @@ class Hardware(NamedTuple):
 
     devices: int
     topology: str  # of CHIPS, with the shape of a slice
-    flags: str = ""  # of the compiler, in place of FLAGS
+    flags: str = ""  # for the compiler, in place of FLAGS in train.py
 
 
 class Recipe(NamedTuple):
     """What a preset takes on some hardware."""
 
-    settings: dict[str, object]  # in place of its own
-    flags: str = ""  # of the compiler, besides
+    settings: dict[str, object]  # in place of those of the preset
+    flags: str = ""  # for the compiler, besides

@@ -27,7 +27,6 @@ KERNELS = 0.6  # FLOP/s of a kernel of attention or grouped products over those 
 
 @splice("Chip.fields")
 def _():
-    bandwidth: float  # of its memory, bytes a second
     link: float  # to another device, bytes a second in one direction
     network: float  # its share of what joins nodes or slices, bytes a second
     efficiency: float  # time at the peak over the time that a step takes

@@ -11,6 +11,7 @@ from generator.language.roles import KERNELS, Chip, Instruction, Program, arrays
 
 @splice("Chip.fields")
 def _():
+    bandwidth: float  # of its memory, bytes a second
     clock: float  # of the compiler's estimates of cycles, Hz
 
 

@@ -9,7 +9,7 @@ import pytest
 from generator.language import requires
 from generator.language.roles import PACKAGE, SMALL, run_python
 
-requires("compile_gpu")
+requires("compile_gpu", "compile/predicted")
 
 HAS_PLUGIN = any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13))
 

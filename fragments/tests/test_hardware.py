@@ -23,7 +23,7 @@ from generator.language.roles import (
     set_flags,
 )
 
-requires("hardware")
+requires("train/hardware")
 
 
 @pytest.mark.parametrize(("preset", "hardware"), RECIPES)

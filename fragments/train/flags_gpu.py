@@ -2,9 +2,7 @@
 
 import os
 
-from generator.language import requires, setting, splice
-
-requires("hardware")  # which sets them
+from generator.language import setting, splice
 
 FLAGS = setting("xla_flags")
 FLAGS_VARIABLE = "XLA_FLAGS"

@@ -1,8 +1,6 @@
 """Flags of libtpu."""
 
-from generator.language import requires, setting
-
-requires("hardware")  # which sets them
+from generator.language import setting
 
 FLAGS = setting("libtpu_flags")
 FLAGS_VARIABLE = "LIBTPU_INIT_ARGS"

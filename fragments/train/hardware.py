@@ -1,12 +1,9 @@
 """Recipes: settings of a preset and flags of the compiler for some hardware."""
 
 import dataclasses
-import os
 
-import jax
-
-from generator.language import proceed, splice
-from generator.language.roles import CHIPS, FLAGS, FLAGS_VARIABLE, HARDWARE, RECIPES, InputError, set_flags
+from generator.language import splice
+from generator.language.roles import CHIPS, FLAGS, HARDWARE, RECIPES, InputError, set_flags
 
 
 def find_recipe(preset: str, hardware: str) -> tuple[dict[str, object], str]:
@@ -48,10 +45,3 @@ def _(default, first_pass):
 def _(first_pass):
     if first_pass.hardware:
         check_hardware(first_pass.hardware)
-
-
-@splice("train.monitor")
-def _(directory):
-    proceed()
-    if jax.process_index() == 0:
-        (directory / "flags.txt").write_text(os.environ.get(FLAGS_VARIABLE, ""))

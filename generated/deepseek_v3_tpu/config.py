@@ -2,7 +2,7 @@
 """Every setting of this package, by what it is for, and the presets."""
 
 import dataclasses
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 PositiveInt = Annotated[int, 1, 2**31 - 1]  # least and greatest value
 NonNegativeInt = Annotated[int, 0, 2**31 - 1]
@@ -184,12 +184,45 @@ PRESETS = {
     ),
 }
 
-# kind: pattern of device_kind; flags: for the compiler, in place of FLAGS in train.py
-HARDWARE = {
-    "v5p-1024": {"kind": "TPU v5p?", "devices": 512, "topology": "v5p:8x8x8"},
+
+class Chip(NamedTuple):
+    """A kind of device."""
+
+    kinds: tuple[str, ...]  # JAX's names for it
+    peak: float  # dense bf16 FLOP/s
+    usable_gib: float  # memory of one device that programs may use
+
+
+CHIPS = {
+    "v4": Chip(kinds=("TPU v4",), peak=275e12, usable_gib=32),
+    "v5e": Chip(kinds=("TPU v5 lite", "TPU v5e"), peak=197e12, usable_gib=16),
+    "v5p": Chip(kinds=("TPU v5", "TPU v5p"), peak=459e12, usable_gib=95),
+    "v6e": Chip(kinds=("TPU v6 lite", "TPU v6e"), peak=918e12, usable_gib=32),
+    "tpu7x": Chip(kinds=("TPU7x",), peak=1153.5e12, usable_gib=96),
 }
 
-# preset, hardware -> settings in place of the preset's, more flags; memory and predicted time of a step
+
+class Hardware(NamedTuple):
+    """Devices that a job is meant for."""
+
+    devices: int
+    topology: str  # of CHIPS, with the shape of a slice
+    flags: str = ""  # for the compiler, in place of FLAGS in train.py
+
+
+HARDWARE = {
+    "v5p-1024": Hardware(512, "v5p:8x8x8"),
+}
+
+
+class Recipe(NamedTuple):
+    """What a preset takes on some hardware."""
+
+    settings: dict[str, object]  # in place of those of the preset
+    flags: str = ""  # for the compiler, besides
+
+
+# by preset and hardware; memory of a device and predicted time of a step
 RECIPES = {
-    ("671b", "v5p-1024"): {"batch_size": 512, "remat": "full"},  # compiled
+    ("671b", "v5p-1024"): Recipe({"batch_size": 512, "remat": "full"}),  # compiled
 }

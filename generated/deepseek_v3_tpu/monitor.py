@@ -13,25 +13,16 @@ import jax
 from etils import epath
 from jax import Array
 
-from .config import Config
+from .config import CHIPS, Config
 from .errors import InputError
-
-PEAK_FLOPS = {
-    "TPU v4": 275e12,
-    "TPU v5 lite": 197e12,
-    "TPU v5": 459e12,
-    "TPU v5p": 459e12,
-    "TPU v6 lite": 918e12,
-    "TPU7x": 1153.5e12,
-}  # kind of device -> dense bf16 FLOP/s
 
 
 def peak_flops() -> tuple[float, str]:
     """Returns the dense bf16 FLOP/s of all devices, and its label; nan for an unknown kind."""
     kind, count = jax.devices()[0].device_kind, jax.device_count()
-    if kind not in PEAK_FLOPS:
-        return math.nan, f"an unknown peak, as PEAK_FLOPS in monitor.py has no {kind!r}"
-    peak = count * PEAK_FLOPS[kind]
+    peak = count * next((chip.peak for chip in CHIPS.values() if kind in chip.kinds), math.nan)
+    if math.isnan(peak):
+        return peak, f"an unknown peak, as CHIPS in config.py has no {kind!r}"
     return peak, f"{peak / 1e12:,.0f} TFLOP/s, the bf16 peak of {count} {kind}"
 
 

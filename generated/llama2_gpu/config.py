@@ -2,7 +2,7 @@
 """Every setting of this package, by what it is for, and the presets."""
 
 import dataclasses
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 PositiveInt = Annotated[int, 1, 2**31 - 1]  # least and greatest value
 NonNegativeInt = Annotated[int, 0, 2**31 - 1]
@@ -152,29 +152,57 @@ PRESETS = {
     ),
 }
 
-# kind: pattern of device_kind; flags: for the compiler, in place of FLAGS in train.py
-HARDWARE = {
-    "h100-8": {"kind": "NVIDIA H100.*", "devices": 8, "topology": "h100"},
-    "h100-256": {"kind": "NVIDIA H100.*", "devices": 256, "topology": "h100"},
-    "h100-512": {"kind": "NVIDIA H100.*", "devices": 512, "topology": "h100"},
-    "h200-8": {"kind": "NVIDIA H200.*", "devices": 8, "topology": "h200"},
-    "b200-64": {"kind": "NVIDIA B200.*", "devices": 64, "topology": "b200"},
-    "b200-512": {"kind": "NVIDIA B200.*", "devices": 512, "topology": "b200"},
+
+class Chip(NamedTuple):
+    """A kind of device."""
+
+    kinds: tuple[str, ...]  # JAX's names for it
+    peak: float  # dense bf16 FLOP/s
+
+
+CHIPS = {
+    "a100": Chip(kinds=("NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-40GB"), peak=312e12),
+    "h100": Chip(kinds=("NVIDIA H100 80GB HBM3",), peak=989e12),
+    "h200": Chip(kinds=("NVIDIA H200",), peak=989e12),
+    "b200": Chip(kinds=("NVIDIA B200",), peak=2250e12),
 }
 
-# preset, hardware -> settings in place of the preset's, more flags; memory and predicted time of a step
+
+class Hardware(NamedTuple):
+    """Devices that a job is meant for."""
+
+    devices: int
+    topology: str  # of CHIPS, with the shape of a slice
+    flags: str = ""  # for the compiler, in place of FLAGS in train.py
+
+
+HARDWARE = {
+    "h100-8": Hardware(8, "h100"),
+    "h100-256": Hardware(256, "h100"),
+    "h100-512": Hardware(512, "h100"),
+    "h200-8": Hardware(8, "h200"),
+    "b200-64": Hardware(64, "b200"),
+    "b200-512": Hardware(512, "b200"),
+}
+
+
+class Recipe(NamedTuple):
+    """What a preset takes on some hardware."""
+
+    settings: dict[str, object]  # in place of those of the preset
+    flags: str = ""  # for the compiler, besides
+
+
+# by preset and hardware; memory of a device and predicted time of a step
 RECIPES = {
-    ("7b", "h100-8"): {"batch_size": 32},  # 62.1 GiB, 1.35 s
-    ("7b", "h100-256"): {"batch_size": 1024, "mesh_data": 2, "mesh_fsdp": 128},  # 50.3 GiB, 1.34 s
-    ("7b", "h100-512"): {"batch_size": 1024, "mesh_data": 2, "mesh_fsdp": 256},  # 25.2 GiB, 0.74 s
-    ("7b", "h200-8"): {"batch_size": 64},  # 109.1 GiB, 2.51 s
-    ("7b", "b200-64"): {"batch_size": 512},  # 99.2 GiB, 1.19 s
-    ("7b", "b200-512"): {"batch_size": 1024},  # 25.8 GiB, 0.38 s
-    ("70b", "h100-512"): {
-        "batch_size": 1024,
-        "mesh_data": 4,
-        "mesh_fsdp": 128,
-        "remat": "attention",
-    },  # 46.3 GiB, 7.9 s
-    ("70b", "b200-512"): {"batch_size": 1024, "remat": "attention,gate"},  # 74.5 GiB, 3.62 s
+    ("7b", "h100-8"): Recipe({"batch_size": 32}),  # 62.1 GiB, 1.35 s
+    ("7b", "h100-256"): Recipe({"batch_size": 1024, "mesh_data": 2, "mesh_fsdp": 128}),  # 50.3 GiB, 1.34 s
+    ("7b", "h100-512"): Recipe({"batch_size": 1024, "mesh_data": 2, "mesh_fsdp": 256}),  # 25.2 GiB, 0.74 s
+    ("7b", "h200-8"): Recipe({"batch_size": 64}),  # 109.1 GiB, 2.51 s
+    ("7b", "b200-64"): Recipe({"batch_size": 512}),  # 99.2 GiB, 1.19 s
+    ("7b", "b200-512"): Recipe({"batch_size": 1024}),  # 25.8 GiB, 0.38 s
+    ("70b", "h100-512"): Recipe(
+        {"batch_size": 1024, "mesh_data": 4, "mesh_fsdp": 128, "remat": "attention"}
+    ),  # 46.3 GiB, 7.9 s
+    ("70b", "b200-512"): Recipe({"batch_size": 1024, "remat": "attention,gate"}),  # 74.5 GiB, 3.62 s
 }

@@ -66,11 +66,11 @@ class CompileCommand:
 def main() -> None:
     parse = functools.partial(tyro.cli, CompileCommand, prog=f"python -m {__package__}.compile")
     first_pass, _ = parse(default=CompileCommand(PRESETS["tiny"]), add_help=False, return_unknown_args=True)
+    # -1 unless the command line gives another: the preset's batch is for other devices
+    config = dataclasses.replace(PRESETS[first_pass.preset], batch_size=-1)
     recipe, flags = find_recipe(first_pass.preset, first_pass.hardware)
     set_flags(flags)
-    # -1 unless a recipe or the command line gives it: the preset's batch is for other devices
-    preset = dataclasses.replace(PRESETS[first_pass.preset], batch_size=-1)
-    default = CompileCommand(dataclasses.replace(preset, **recipe))
+    default = CompileCommand(dataclasses.replace(config, **recipe))
     if first_pass.hardware:
         default = dataclasses.replace(default, topology=HARDWARE[first_pass.hardware].topology)
     command = parse(default=default)

@@ -2,7 +2,7 @@
 """Every setting of this package, by what it is for, and the presets."""
 
 import dataclasses
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 PositiveInt = Annotated[int, 1, 2**31 - 1]  # least and greatest value
 NonNegativeInt = Annotated[int, 0, 2**31 - 1]
@@ -156,25 +156,58 @@ PRESETS = {
     ),
 }
 
-# kind: pattern of device_kind; flags: for the compiler, in place of FLAGS in train.py
-HARDWARE = {
-    "v5p-128": {"kind": "TPU v5p?", "devices": 64, "topology": "v5p:4x4x4"},
-    "v5p-512": {"kind": "TPU v5p?", "devices": 256, "topology": "v5p:8x8x4"},
-    "v5p-1024": {"kind": "TPU v5p?", "devices": 512, "topology": "v5p:8x8x8"},
-    "v5e-256": {"kind": "TPU v5 lite|TPU v5e", "devices": 256, "topology": "v5e:16x16"},
-    "v6e-256": {"kind": "TPU v6 lite|TPU v6e", "devices": 256, "topology": "v6e:16x16"},
-    "tpu7x-128": {"kind": "TPU7x", "devices": 128, "topology": "tpu7x:4x4x4"},
+
+class Chip(NamedTuple):
+    """A kind of device."""
+
+    kinds: tuple[str, ...]  # JAX's names for it
+    peak: float  # dense bf16 FLOP/s
+    usable_gib: float  # memory of one device that programs may use
+
+
+CHIPS = {
+    "v4": Chip(kinds=("TPU v4",), peak=275e12, usable_gib=32),
+    "v5e": Chip(kinds=("TPU v5 lite", "TPU v5e"), peak=197e12, usable_gib=16),
+    "v5p": Chip(kinds=("TPU v5", "TPU v5p"), peak=459e12, usable_gib=95),
+    "v6e": Chip(kinds=("TPU v6 lite", "TPU v6e"), peak=918e12, usable_gib=32),
+    "tpu7x": Chip(kinds=("TPU7x",), peak=1153.5e12, usable_gib=96),
 }
 
-# preset, hardware -> settings in place of the preset's, more flags; memory and predicted time of a step
+
+class Hardware(NamedTuple):
+    """Devices that a job is meant for."""
+
+    devices: int
+    topology: str  # of CHIPS, with the shape of a slice
+    flags: str = ""  # for the compiler, in place of FLAGS in train.py
+
+
+HARDWARE = {
+    "v5p-128": Hardware(64, "v5p:4x4x4"),
+    "v5p-512": Hardware(256, "v5p:8x8x4"),
+    "v5p-1024": Hardware(512, "v5p:8x8x8"),
+    "v5e-256": Hardware(256, "v5e:16x16"),
+    "v6e-256": Hardware(256, "v6e:16x16"),
+    "tpu7x-128": Hardware(128, "tpu7x:4x4x4"),
+}
+
+
+class Recipe(NamedTuple):
+    """What a preset takes on some hardware."""
+
+    settings: dict[str, object]  # in place of those of the preset
+    flags: str = ""  # for the compiler, besides
+
+
+# by preset and hardware; memory of a device and predicted time of a step
 RECIPES = {
-    ("7b", "v5p-512"): {"batch_size": 1024},  # 56.5 GiB, 2.24 s
-    ("7b", "v5e-256"): {"batch_size": 256, "mesh_data": 1, "mesh_fsdp": 256},  # 14.5 GiB, 1.59 s
-    ("7b", "v6e-256"): {"batch_size": 512},  # 30.0 GiB, 1.09 s
-    ("7b", "tpu7x-128"): {"batch_size": 512, "mesh_data": 1, "mesh_fsdp": 128},  # 54.4 GiB, 1.12 s
-    ("13b", "v5p-128"): {"batch_size": 128},  # compiled
-    ("70b", "v5p-512"): {"batch_size": 512, "remat": "attention,gate"},  # 82.2 GiB, 11.63 s
-    ("70b", "v5p-1024"): {"batch_size": 1024, "mesh_data": 2, "remat": "attention,gate"},  # 82.2 GiB, 11.34 s
-    ("70b", "v6e-256"): {"batch_size": 256, "mesh_tensor": 2, "remat": "attention"},  # 31.3 GiB, 5.77 s
-    ("70b", "tpu7x-128"): {"batch_size": 256, "remat": "attention,gate"},  # 91.8 GiB, 5.01 s
+    ("7b", "v5p-512"): Recipe({"batch_size": 1024}),  # 56.5 GiB, 2.24 s
+    ("7b", "v5e-256"): Recipe({"batch_size": 256, "mesh_data": 1, "mesh_fsdp": 256}),  # 14.5 GiB, 1.59 s
+    ("7b", "v6e-256"): Recipe({"batch_size": 512}),  # 30.0 GiB, 1.09 s
+    ("7b", "tpu7x-128"): Recipe({"batch_size": 512, "mesh_data": 1, "mesh_fsdp": 128}),  # 54.4 GiB, 1.12 s
+    ("13b", "v5p-128"): Recipe({"batch_size": 128}),  # compiled
+    ("70b", "v5p-512"): Recipe({"batch_size": 512, "remat": "attention,gate"}),  # 82.2 GiB, 11.63 s
+    ("70b", "v5p-1024"): Recipe({"batch_size": 1024, "mesh_data": 2, "remat": "attention,gate"}),  # 82.2 GiB, 11.34 s
+    ("70b", "v6e-256"): Recipe({"batch_size": 256, "mesh_tensor": 2, "remat": "attention"}),  # 31.3 GiB, 5.77 s
+    ("70b", "tpu7x-128"): Recipe({"batch_size": 256, "remat": "attention,gate"}),  # 91.8 GiB, 5.01 s
 }

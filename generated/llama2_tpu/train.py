@@ -7,13 +7,12 @@ python -m llama2_tpu.train --preset tiny --data PATH --steps 1000 --checkpoint-d
 import dataclasses
 import functools
 import os
-import re
 import sys
 from typing import Literal
 
 import tyro
 
-from .config import HARDWARE, PRESETS, RECIPES, Config
+from .config import CHIPS, HARDWARE, PRESETS, RECIPES, Config
 from .errors import InputError, check_config, ending_with_messages
 
 FLAGS = "--xla_tpu_scoped_vmem_limit_kib=65536"
@@ -28,9 +27,8 @@ def find_recipe(preset: str, hardware: str) -> tuple[dict[str, object], str]:
         known = "; ".join(f"--preset {name} --hardware {other}" for name, other in RECIPES) or "none"
         choice = f"--preset {preset} --hardware {hardware}" if preset else f"--hardware {hardware} without --preset"
         raise InputError(f"{choice}: no recipe: there are {known}")
-    settings = dict(RECIPES[preset, hardware])
-    more_flags = settings.pop("flags", "")
-    return settings, f"{HARDWARE[hardware].get('flags', FLAGS)} {more_flags}".strip()
+    recipe = RECIPES[preset, hardware]
+    return recipe.settings, f"{HARDWARE[hardware].flags or FLAGS} {recipe.flags}".strip()
 
 
 def check_hardware(hardware: str) -> None:
@@ -38,8 +36,9 @@ def check_hardware(hardware: str) -> None:
     import jax
 
     kind, count = jax.devices()[0].device_kind, jax.device_count()
-    devices = HARDWARE[hardware]["devices"]
-    if not re.fullmatch(HARDWARE[hardware]["kind"], kind) or count % devices:
+    devices = HARDWARE[hardware].devices
+    chip = CHIPS[HARDWARE[hardware].topology.partition(":")[0]]
+    if kind not in chip.kinds or count % devices:
         raise InputError(f"--hardware {hardware}: has {devices} devices, and here are {count} of {kind}: give another")
 
 

@@ -2,7 +2,7 @@
 """Every setting of this package, by what it is for, and the presets."""
 
 import dataclasses
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 PositiveInt = Annotated[int, 1, 2**31 - 1]  # least and greatest value
 NonNegativeInt = Annotated[int, 0, 2**31 - 1]
@@ -161,17 +161,50 @@ PRESETS = {
     ),
 }
 
-# kind: pattern of device_kind; flags: for the compiler, in place of FLAGS in train.py
-HARDWARE = {
-    "v5p-512": {"kind": "TPU v5p?", "devices": 256, "topology": "v5p:8x8x4"},
-    "v5p-1024": {"kind": "TPU v5p?", "devices": 512, "topology": "v5p:8x8x8"},
-    "tpu7x-128": {"kind": "TPU7x", "devices": 128, "topology": "tpu7x:4x4x4"},
+
+class Chip(NamedTuple):
+    """A kind of device."""
+
+    kinds: tuple[str, ...]  # JAX's names for it
+    peak: float  # dense bf16 FLOP/s
+    usable_gib: float  # memory of one device that programs may use
+
+
+CHIPS = {
+    "v4": Chip(kinds=("TPU v4",), peak=275e12, usable_gib=32),
+    "v5e": Chip(kinds=("TPU v5 lite", "TPU v5e"), peak=197e12, usable_gib=16),
+    "v5p": Chip(kinds=("TPU v5", "TPU v5p"), peak=459e12, usable_gib=95),
+    "v6e": Chip(kinds=("TPU v6 lite", "TPU v6e"), peak=918e12, usable_gib=32),
+    "tpu7x": Chip(kinds=("TPU7x",), peak=1153.5e12, usable_gib=96),
 }
 
-# preset, hardware -> settings in place of the preset's, more flags; memory and predicted time of a step
+
+class Hardware(NamedTuple):
+    """Devices that a job is meant for."""
+
+    devices: int
+    topology: str  # of CHIPS, with the shape of a slice
+    flags: str = ""  # for the compiler, in place of FLAGS in train.py
+
+
+HARDWARE = {
+    "v5p-512": Hardware(256, "v5p:8x8x4"),
+    "v5p-1024": Hardware(512, "v5p:8x8x8"),
+    "tpu7x-128": Hardware(128, "tpu7x:4x4x4"),
+}
+
+
+class Recipe(NamedTuple):
+    """What a preset takes on some hardware."""
+
+    settings: dict[str, object]  # in place of those of the preset
+    flags: str = ""  # for the compiler, besides
+
+
+# by preset and hardware; memory of a device and predicted time of a step
 RECIPES = {
-    ("30b-a3b", "v5p-512"): {"batch_size": 512},  # compiled
-    ("30b-a3b", "v5p-1024"): {"batch_size": 1024},  # 30.1 GiB, 2.34 s
-    ("30b-a3b", "tpu7x-128"): {"batch_size": 256, "mesh_data": 1, "mesh_tensor": 2},  # 29.4 GiB, 0.91 s
-    ("235b-a22b", "v5p-1024"): {"batch_size": 512, "remat": "full"},  # compiled
+    ("30b-a3b", "v5p-512"): Recipe({"batch_size": 512}),  # compiled
+    ("30b-a3b", "v5p-1024"): Recipe({"batch_size": 1024}),  # 30.1 GiB, 2.34 s
+    ("30b-a3b", "tpu7x-128"): Recipe({"batch_size": 256, "mesh_data": 1, "mesh_tensor": 2}),  # 29.4 GiB, 0.91 s
+    ("235b-a22b", "v5p-1024"): Recipe({"batch_size": 512, "remat": "full"}),  # compiled
 }

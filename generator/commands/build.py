@@ -16,12 +16,14 @@ from generator.disk.project import PACKAGES, Project
 from generator.disk.status import PackageStatus
 from generator.disk.write import update_uncommitted_records
 from generator.errors import LoomError
+from generator.recipe.schema import LEFT_OUT
 
 
 @click.command("build", **NO_ONE)
 @click.argument("architecture", metavar="[ARCH]", required=False)
 @click.option("--target", metavar="T", help="Hardware that the package runs on; see gen list.")
 @click.option("--with", "parts", metavar="PART", multiple=True, help="Add a part (see gen list), all, or none.")
+@click.option("--without", metavar="PART", multiple=True, help="Leave out a part that the target has by default.")
 @click.option(
     "--all",
     "build_all",
@@ -38,6 +40,7 @@ def command(
     architecture: str | None,
     target: str | None,
     parts: tuple[str, ...],
+    without: tuple[str, ...],
     build_all: bool,
     out: Path | None,
     own: Path | None,
@@ -48,7 +51,8 @@ def command(
 ) -> None:
     """Build the package of an architecture for a target: a trainer, and the parts that it is built --with.
 
-    Without --with it has the parts that packages.toml lists, or that it was built with before.
+    Without --with it has the parts that packages.toml lists, or that it was built with before; --with none leaves it
+    the parts that its target has by default.
 
     It goes to generated/ARCH_T, or to DIR/ARCH_T. Only files whose bytes change are written. A file that was edited
     since the last build, or that gen did not make, is never overwritten or deleted without --force: it is listed, and
@@ -64,8 +68,9 @@ def command(
     if build_all == bool(architecture) or build_all == bool(target):
         remedy = "Write gen build ARCH --target=T, or gen build --all; gen list shows what there is."
         raise LoomError("build needs an architecture and a target, or --all", remedy=remedy)
-    if ((own or after) and (build_all or out or dry_run or force or (own and after))) or (parts and build_all):
-        name = "--own" if own else "--after" if after else "--with"
+    alone = (own or after) and (build_all or out or dry_run or force or (own and after))
+    if alone or ((parts or without) and build_all):
+        name = "--own" if own else "--after" if after else "--with" if parts else "--without"
         raise LoomError(f"{name} goes with ARCH and --target alone", remedy="Leave the other options out.")
     if only == "":
         raise LoomError("--only is empty", remedy="Name a file or a definition, as in model.py or Attention.")
@@ -74,8 +79,9 @@ def command(
     if "none" in parts and {*parts} != {"none"}:
         raise LoomError("--with none leaves out all parts, and others are given", remedy="Leave one of the two out.")
     if architecture and target:
-        selected = tuple(sorted({*parts} - {"none"})) if parts else project.find_parts(f"{architecture}_{target}")
-        combination = Combination(architecture, target, selected)
+        selected = {*parts} - {"none"} if parts else {*project.find_parts(f"{architecture}_{target}")} - {*without}
+        selected |= {f"{LEFT_OUT}{part}" for part in without}
+        combination = Combination(architecture, target, tuple(sorted(selected)))
         if after:
             click.echo(text_after(project, combination, after, only), nl=False)
         elif own:

@@ -14,7 +14,7 @@ from generator.disk.files import list_files, read_plain_file
 from generator.disk.lock import LOCK
 from generator.disk.project import Project
 from generator.errors import LoomError, nearest
-from generator.recipe.schema import ALL
+from generator.recipe.schema import ALL, LEFT_OUT
 from generator.recipe.toml import parse_toml
 
 PACKAGE_FILE = "templates/package.toml"
@@ -60,7 +60,7 @@ def _check_packages(project: Project, known: dict[str, list[str]]) -> None:
     """Refuses a listed package of an architecture, a target or a part that does not exist."""
     for package in project.listing.packages or ():
         named = [("architecture", package.architecture), ("target", package.target)]
-        for kind, name in [*named, *(("part", part) for part in package.parts)]:
+        for kind, name in [*named, *(("part", part.removeprefix(LEFT_OUT)) for part in package.parts)]:
             if name not in (names := [*known[f"{kind}s"], *([ALL] if kind == "part" else [])]):
                 message = f"unknown {kind} {name!r}"
                 raise LoomError(message, project.listing.places[package.name], nearest(name, names))

@@ -185,7 +185,7 @@ def write_chips(recipe: Recipe, chip: Definition) -> Traced:
     """Returns `CHIPS = {"v5p": Chip(kinds=("TPU v5", "TPU v5p"), peak=459e12), ...}`, with the fields that Chip has."""
     head = recipe.target_file.origin("settings", "chips")
     parts = [Traced.insert("CHIPS = {\n", head)]
-    nodes = ast.walk(module_of(chip.text.text))
+    nodes = ast.walk(parse(chip.text.text).module)
     columns = [ast.unparse(node.target) for node in nodes if isinstance(node, ast.AnnAssign)]
     for name, row in read_chips(recipe.target_file).items():
         where = recipe.target_file.origin("settings", "chips", name)

@@ -25,6 +25,8 @@ _PARSERS: dict[str, Callable[[str], object]] = {".toml": tomllib.loads, ".json":
 
 def render_files(recipe: Recipe, layout: Layout, fields: list[Field]) -> tuple[dict[str, str], list[str]]:
     """Returns the files of a package that are not Python, and the paths of their templates."""
+    defaults = recipe.target_file.data.parts
+    possible = parts_for(recipe.target, recipe.package_file, defaults)
     context: dict[str, Any] = {
         "features": _describe_fragments(recipe, layout),
         "fields": describe_fields(fields),
@@ -43,16 +45,14 @@ def render_files(recipe: Recipe, layout: Layout, fields: list[Field]) -> tuple[d
                 "why": row.table.why.replace("|", "\\|"),
             }
             for row in recipe.recipes.rows
-            if "\nRECIPES = " in layout.texts["config.py"].text
         ],
         "requirements": _find_requirements(recipe, layout),
         "extras": recipe.merged("extras"),
         "modules": sorted(file for file in layout.texts if "/" not in file),
         "commands": [file for file, text in layout.texts.items() if "\nif __name__ == " in text.text],
         "parts": recipe.parts,
-        "other_parts": {
-            n: p.title for n, p in parts_for(recipe.target, recipe.package_file).items() if n not in recipe.parts
-        },
+        "default_parts": defaults,
+        "other_parts": {name: part.title for name, part in possible.items() if name not in recipe.parts},
         "documentation": {file: _first_line(text.text) for file, text in layout.texts.items()},
     }
     files: dict[str, str] = {}

@@ -13,15 +13,21 @@ from generator.errors import LoomError, nearest
 from generator.language.fragment import Fragment
 from generator.recipe.library import Library
 from generator.recipe.pattern import Pattern
-from generator.recipe.schema import ALL, EMPTY, PackageToml, PartTable
+from generator.recipe.schema import ALL, EMPTY, LEFT_OUT, PackageToml, PartTable, TargetToml
 from generator.recipe.toml import Toml
 
 Selection = dict[str, tuple[Fragment, Origin]]  # name -> fragment, and the line that selects it
 
 
-def parts_for(target: str, file: Toml[PackageToml]) -> dict[str, PartTable]:
-    """Returns the parts that packages for a target can have."""
-    return {name: part for name, part in file.data.parts.items() if not part.targets or target in part.targets}
+def parts_for(target: str, file: Toml[PackageToml], defaults: Collection[str]) -> dict[str, PartTable]:
+    """Returns the parts that packages for a target can have, those among them that it has by default."""
+    parts = file.data.parts.items()
+    return {name: part for name, part in parts if not part.targets or target in part.targets or name in defaults}
+
+
+def asked_for(names: Iterable[str]) -> list[str]:
+    """Returns the names of parts that are asked for; `-compile` leaves one out that the target or "all" brings."""
+    return [name for name in names if not name.startswith(LEFT_OUT)]
 
 
 def find_unfit(file: Toml[PackageToml], selection: Selection, pattern: Pattern) -> dict[str, tuple[str, str]]:
@@ -50,18 +56,27 @@ def find_unfit(file: Toml[PackageToml], selection: Selection, pattern: Pattern) 
 
 
 def select_parts(
-    names: Collection[str], file: Toml[PackageToml], target: str, unfit: Mapping[str, tuple[str, str]] = EMPTY
+    names: Collection[str],
+    file: Toml[PackageToml],
+    target: str,
+    defaults: Collection[str] = (),
+    unfit: Mapping[str, tuple[str, str]] = EMPTY,
 ) -> tuple[str, ...]:
-    """Returns the named parts and those they need, in the order of the file.
+    """Returns the named parts, the defaults of the target and those they need, in the order of the file.
 
     Args:
-        names: "all" stands for those that are no choice and fit the model.
+        names: "all" stands for those that are no choice and fit the model; "-compile" leaves one out.
+        defaults: the parts that packages for the target have unless they leave them out.
         unfit: the parts that do not fit the model: why, and the place that says so.
     """
-    parts = parts_for(target, file)
-    queue = [name for name in names if name != ALL]
+    parts = parts_for(target, file, defaults)
+    left_out = {name.removeprefix(LEFT_OUT) for name in names if name.startswith(LEFT_OUT)}
+    for name in left_out - parts.keys():
+        raise LoomError(f"unknown part {name!r} to leave out", None, nearest(name, parts))
+    queue = [name for name in asked_for(names) if name != ALL]
+    queue += [name for name in defaults if name not in left_out]
     selected = {name for name, part in parts.items() if ALL in names and not part.choice}
-    lost = selected & unfit.keys()
+    lost = selected & (unfit.keys() | left_out)
     while lost:  # and what needs them
         selected -= lost
         lost = {name for name in selected if not selected.issuperset(parts[name].needs)}
@@ -74,6 +89,9 @@ def select_parts(
             known = [part for part in parts if name.lower() in parts[part].aliases]
             remedy = f"It is the part {known[0]}: --with {known[0]}." if known else nearest(name, [*parts, ALL])
             raise LoomError(f"unknown part {name!r}", None, remedy)
+        if name in left_out:
+            message = f"the part {name} is left out, and is asked for or needed by {', '.join(asked_for(names))}"
+            raise LoomError(message, None, f"Build it without --without {name}, or without the part that needs it.")
         if name in unfit:
             why, where = unfit[name]
             remedy = f"Build it without {' and '.join(part for part in names if part != ALL)}."
@@ -113,7 +131,7 @@ def check_parts_add(
     def entries_of(names: Collection[str]) -> set[str]:
         return {entry for name in names if not name.startswith("tests/") for entry in (name, name.split("/")[0])}
 
-    for name in names:
+    for name in asked_for(names):
         if name != ALL:
             own = entries_of(selected).intersection(file.data.parts[name].fragments)
             needed = [entry for part in select_parts([name], file, target) for entry in file.data.parts[part].fragments]
@@ -140,3 +158,11 @@ def check_parts(file: Toml[PackageToml], library: Library) -> None:
                     message = f"part {name} has {entry!r} under {key}, which does not exist"
                     place = part.origin(key, entry if key == "requires" else number)
                     raise LoomError(message, str(place), nearest(entry, known))
+
+
+def check_defaults(target: Toml[TargetToml], file: Toml[PackageToml]) -> None:
+    """Refuses a target whose default parts do not exist."""
+    for number, name in enumerate(target.data.parts):
+        if name not in file.data.parts:
+            where = str(target.origin("parts", number))
+            raise LoomError(f"unknown part {name!r}", where, nearest(name, file.data.parts))

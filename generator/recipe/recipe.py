@@ -11,6 +11,7 @@ from generator.language.fragment import Fragment
 from generator.recipe.library import Library
 from generator.recipe.parts import (
     Selection,
+    check_defaults,
     check_parts,
     check_parts_add,
     find_unfit,
@@ -109,8 +110,11 @@ def select(
     package_file = Toml.read(library.files, PACKAGE_FILE, PackageToml)
     pattern = read_pattern(lineage)
     check_parts(package_file, library)
+    check_defaults(target_file, package_file)
     selection = _select_fragments((*lineage, target_file, package_file), pattern, target, library)
-    selected_parts = select_parts(parts, package_file, target, find_unfit(package_file, selection, pattern))
+    selected_parts = select_parts(
+        parts, package_file, target, target_file.data.parts, find_unfit(package_file, selection, pattern)
+    )
     without = {*without, *fragments_of_other_parts(selection, selected_parts, package_file)}
     selection = {name: item for name, item in selection.items() if name not in without}
     selected, selection = selection, drop_incompatible(selection, package_file)

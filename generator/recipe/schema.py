@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from generator.recipe.typed import Shape, TomlTable
 
 ALL = "all"  # instead of the names of parts
+LEFT_OUT = "-"  # before the name of a part that a package does not have: -compile
 NOT_GIVEN: Any = object()  # the default of a key that may have any value
 EMPTY: Any = MappingProxyType({})
 
@@ -154,9 +155,14 @@ class ArchitectureToml(SourceToml):
 
 
 class TargetToml(SourceToml):
-    """`targets/NAME/target.toml`."""
+    """`targets/NAME/target.toml`.
+
+    Attributes:
+        parts: those that packages have by default.
+    """
 
     title: Line
+    parts: Names = ()
     presets: Presets = EMPTY
     requirements: dict[str, Line] = EMPTY
     extras: dict[Name, tuple[Line, ...]] = EMPTY

@@ -166,3 +166,27 @@ def test_mistakes_are_named(project, path, old, new, command, message):
     project.replace(path, old, new)
     said = project.run(*command, code=2).output
     assert message in said and "Traceback" not in said
+
+
+def test_a_target_has_parts_by_default_that_a_package_may_leave_out(project):
+    project.replace("targets/any/target.toml", "title =", 'parts = ["shift"]\ntitle =')
+    project.run(*BUILD)
+    assert has(project) == (True, [])
+    project.run(*BUILD, "--without", "shift")
+    assert has(project) == (False, ["-shift"])
+    project.run(*BUILD)
+    assert has(project) == (False, ["-shift"])  # it keeps that
+    refused = project.run(*BUILD, "--with", "more", "--without", "shift", code=2).stderr
+    assert refused.startswith("error: the part shift is left out, and is asked for or needed by more\n")
+    project.run(*BUILD, "--with", "all", "--without", "shift")  # and what needs it
+    assert has(project) == (False, ["-shift", "all"])
+    project.run(*BUILD, "--with", "none")
+    assert has(project) == (True, [])
+    project.write("generated/packages.toml", '[[package]]\narchitecture = "one"\ntarget = "any"\nparts = ["-shift"]\n')
+    project.run("build", "--all")
+    assert has(project) == (False, ["-shift"])
+    assert json.loads(project.run("list", "--json").stdout)["packages"][0]["parts"] == ["-shift"]
+    for command in (BUILD, ("build", "--all")):
+        assert "Traceback" not in project.run(*command, "--without", "shfit", code=2).output
+    project.replace("targets/any/target.toml", '"shift"', '"shfit"')
+    assert "targets/any/target.toml:1: unknown part 'shfit'" in project.run(*BUILD, code=2).stderr

@@ -56,6 +56,19 @@ def check_trainer(package: Package, folder: Path) -> None:
         (folder / package.name / path).write_text(text)
 
 
+@pytest.mark.parametrize("target", ["gpu", "tpu"])
+def test_nothing_is_left_of_parts_that_a_target_has_by_default(target):
+    """But for the sentence that offers them; the flags that they would add to are set all the same."""
+    plain = weave("llama2", target, LIBRARY, parts=("-compile", "-recipes"))
+    files = plain.files | {"README.md": plain.files["README.md"].partition("## How it was made")[0]}
+    residue = re.compile(
+        r"\b(HARDWARE|RECIPES|Recipe|recipe|usable_gib|topology)\b|--hardware|[.]compile --|compile[.]py"
+    )
+    found = [f"{path}: {match[0]}" for path, text in files.items() for match in residue.finditer(text)]
+    assert [line for line in found if not line.startswith("gen.")] == []
+    assert "set_flags(FLAGS)" in plain.files["train.py"] and "--without recipes" in plain.files["README.md"]
+
+
 @pytest.mark.slow
 def test_a_trainer_passes_its_tests(tmp_path):
     package = weave("llama2", "cpu", LIBRARY, parts=())

@@ -81,10 +81,19 @@ def modules(package: Path) -> list[Path]:
     return sorted(package.glob("*.py"))
 
 
-@pytest.mark.parametrize(("target", "most", "files"), [("cpu", 2400, 18), ("gpu", 2395, 17), ("tpu", 2556, 18)])
-def test_a_trainer_does_not_grow(target, most, files):
-    """The aim is 1,900 lines; what llama2 without parts has beyond it may only become less, but for rows of recipes."""
-    package = weave("llama2", target, Library.read([ROOT]), parts=())
+@pytest.mark.parametrize(
+    ("target", "parts", "most", "files"),
+    [
+        ("cpu", (), 2400, 18),
+        ("gpu", (), 2414, 17),
+        ("gpu", ("-recipes",), 2346, 17),
+        ("tpu", (), 2577, 18),
+        ("tpu", ("-compile", "-recipes"), 2387, 17),
+    ],
+)
+def test_a_trainer_does_not_grow(target, parts, most, files):
+    """The aim is 1,850 lines; what llama2 without parts has beyond it may only become less, but for rows of recipes."""
+    package = weave("llama2", target, Library.read([ROOT]), parts=parts)
     lines = {path: text.count("\n") for path, text in package.files.items() if path.endswith(".py") and "/" not in path}
     assert sum(lines.values()) <= most and len(lines) <= files, lines
     functions = {
