@@ -30,7 +30,9 @@ class Answer:
 
     def __init__(self, server: "Server", request: Completion | Chat, prompts: Prompts, salt: bytes, name: str):
         self.server, self.request, self.prompts, self.salt = server, request, prompts, salt
-        self.begun, self.choices, self.is_scored = time.monotonic(), list[Choice](), request.limit == 0
+        self.begun = time.monotonic()
+        self.choices = list[Choice]()
+        self.is_scored = request.limit == 0
         kind = request.CHUNK if request.stream else request.OBJECT
         with point("Answer.model", server, request):
             model = server.settings.model
@@ -96,7 +98,8 @@ class Answer:
         metrics.prompt_tokens.inc(self.prompt_tokens)
         while any(choice.finish is None for choice in self.choices):
             index, count, finish = await job.next()
-            choice, now = self.choices[index], time.monotonic()
+            choice = self.choices[index]
+            now = time.monotonic()
             if choice.finish:
                 continue  # by a stop string, before the engine was told
             if index not in firsts:

@@ -12,7 +12,8 @@ class ServeMetrics:
     """Counts of requests and tokens, latencies, and the state of the engine at the time of a scrape."""
 
     def __init__(self, engine: Engine):
-        self.engine, self.registry = engine, CollectorRegistry()
+        self.engine = engine
+        self.registry = CollectorRegistry()
         self.registry.register(self)
         more = {"registry": self.registry}
         self.answers = Counter("serve_answers", "HTTP responses, by status", ["status"], **more)

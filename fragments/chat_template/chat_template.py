@@ -51,7 +51,9 @@ class Renderer:
     """The process that renders chat templates, restarted after it exceeds its time or memory."""
 
     def __init__(self, texts: dict[str, str], seconds: int = SECONDS):
-        self.texts, self.seconds, self.lock = texts, seconds, threading.Lock()
+        self.texts = texts
+        self.seconds = seconds
+        self.lock = threading.Lock()
         self.variables: dict[str, list[str]] = self.start()
 
     def start(self) -> Any:
@@ -130,7 +132,9 @@ class ChatTemplate:
 
     def __init__(self, texts: dict[str, str], tokenizer: FileTokenizer):
         """Takes templates by name: "default", and optionally "tool_use" for chats with tools."""
-        self.renderer, self.texts, self.plain = Renderer(texts), texts, tokenizer
+        self.renderer = Renderer(texts)
+        self.texts = texts
+        self.plain = tokenizer
         self.tokenizer, self.names = tokenizer.parsing, tokenizer.names
         # finds special tokens as the tokenizer does; everything else is one unknown word
         self.finder = Tokenizer(models.WordLevel({"": 0}, unk_token=""))

@@ -98,7 +98,7 @@ class Checkpoints:
     def open(self) -> "Checkpoints":
         """Prepares the directory for `save`: makes it, keeps the tokenizer there, and removes half a checkpoint."""
         if odd := {"[", "\\"} & {*str(self.directory)}:  # Orbax would lose arrays there, as it takes paths for patterns
-            raise InputError(f"{self.directory}: has {odd.pop()}, which Orbax cannot write to: give another path")
+            raise InputError(f"{self.directory}: has {min(odd)}, which Orbax cannot write to: give another path")
         self.versions = {x.name: x.version for x in importlib.metadata.distributions() if x.name}
         describe = "git describe --always --dirty --exclude='*' 2>/dev/null"
         git = subprocess.run(describe, shell=True, cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True)

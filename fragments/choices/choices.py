@@ -49,7 +49,9 @@ class Choice:
     """One choice of an answer, as it is generated."""
 
     def __init__(self, request: Request, tokenizer: AnyTokenizer, stops: list[StopString]):
-        self.request, self.tokenizer, self.stops = request, tokenizer, Stops(stops)
+        self.request = request
+        self.tokenizer = tokenizer
+        self.stops = Stops(stops)
         self.text = Detokenizer(tokenizer, request.prompt)
         self.offsets: list[int] = []  # characters before each token
         self.length = self.returned = 0  # characters and tokens returned so far
@@ -58,7 +60,9 @@ class Choice:
 
     def echo(self, is_scored: bool) -> Piece:
         """Returns the prompt, before anything else; the last token of one that is `scored` was sampled."""
-        piece, prompt, request = Piece(), Detokenizer(self.tokenizer, []), self.request
+        piece = Piece()
+        prompt = Detokenizer(self.tokenizer, [])
+        request = self.request
         tokens = [*request.prompt, *(request.sampling.logit_bias if is_scored else ())]
         logprobs = [None, *request.prompt_logprobs, *request.logprobs][: len(tokens)]
         tops = [{}, *request.prompt_top_logprobs, *request.top_logprobs][: len(tokens)]
@@ -74,7 +78,8 @@ class Choice:
 
     def advance(self, count: int, finish: str | None) -> Piece:
         """Returns what is new once there are `count` tokens; a token waits until its text is final."""
-        piece, request = Piece(first=not self.offsets), self.request
+        piece = Piece(first=not self.offsets)
+        request = self.request
         for token in request.tokens[len(self.offsets) : count]:
             self.offsets.append(self.length + len(piece.text) + len(self.stops.buffered))
             new = self.text.add(token)

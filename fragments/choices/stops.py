@@ -8,7 +8,8 @@ class StopString:
     """
 
     def __init__(self, text: str):
-        self.text, self.shorter = text, [0]
+        self.text = text
+        self.shorter = [0]
         for letter in text[1:]:
             self.shorter.append(self.follow(self.shorter[-1], letter))
 
@@ -23,8 +24,10 @@ class Stops:
     """Cuts a text before the first stop string; holds back what may be the beginning of one."""
 
     def __init__(self, stops: list[StopString]):
-        self.stops, self.lengths = stops, [0] * len(stops)  # of the prefix of each that the text ends with
-        self.buffered, self.matched = "", False
+        self.stops = stops
+        self.lengths = [0] * len(stops)  # of the prefix of each that the text ends with
+        self.buffered = ""
+        self.matched = False
 
     def add(self, new: str) -> str:
         """Adds new text, and returns the text that is now final."""
@@ -35,7 +38,8 @@ class Stops:
                 if self.lengths[i] == len(stop.text):
                     starts.append(len(self.buffered) + place + 1 - len(stop.text))
                     break
-        self.buffered, self.matched = self.buffered + new, bool(starts)
+        self.buffered = self.buffered + new
+        self.matched = bool(starts)
         certain = min(starts) if starts else len(self.buffered) - max(self.lengths, default=0)
         text, self.buffered = self.buffered[:certain], "" if starts else self.buffered[certain:]
         return text

@@ -117,7 +117,9 @@ def gate(app: ASGIApp, hosts: set[str], origins: set[str], answers: Counter) -> 
     """Wraps the application: checks hosts and origins, gives each request an id, logs and counts answers."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        headers, begun, status = Headers(scope=scope), time.monotonic(), 499  # 499: the client disconnected
+        headers = Headers(scope=scope)
+        begun = time.monotonic()
+        status = 499  # the client disconnected
         sent_id = headers.get("x-request-id", "")
         name = sent_id if re.fullmatch(r"[\w.-]{1,64}", sent_id, re.ASCII) else uuid.uuid4().hex
         scope["state"] = {"id": name}
@@ -147,7 +149,8 @@ def gate(app: ASGIApp, hosts: set[str], origins: set[str], answers: Counter) -> 
             answers.labels(status).inc()
             path = scope["raw_path"].decode("latin-1")
             if status >= 400 or path.startswith("/v1/"):
-                now, client = time.strftime("%Y-%m-%dT%H:%M:%S"), (scope["client"] or ("-",))[0]
+                now = time.strftime("%Y-%m-%dT%H:%M:%S")
+                client = (scope["client"] or ("-",))[0]
                 why = f" {scope['state']['refused'][:200]!r}" if "refused" in scope["state"] else ""
                 took = f"{time.monotonic() - begun:.3f} s"
                 print(f"{now} {status} {scope['method']} {path[:200]} {client} {name} {took}{why}", file=sys.stderr)

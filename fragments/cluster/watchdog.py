@@ -24,7 +24,8 @@ class TrainConfig:
 
 def start_watchdog(directory: epath.Path) -> queue.SimpleQueue:
     """Ends the program if nothing is put into the queue for the seconds last put into it; None stops this."""
-    limits, path = queue.SimpleQueue(), directory / f"stacks-{jax.process_index()}.txt"
+    limits = queue.SimpleQueue()
+    path = directory / f"stacks-{jax.process_index()}.txt"
 
     def watch():  # in a thread, as the main one may be waiting for a process that has stopped
         limit = limits.get()

@@ -89,6 +89,8 @@ def _(data, files):
 
 @splice("open_pieces.documents")
 def _(config, path, tokenizer, texts, counts, documents):
-    texts, counts, documents = [], [], open_tokens(path, tokenizer)
+    texts = []
+    counts = []
+    documents = open_tokens(path, tokenizer)
     if documents is None:
         proceed()

@@ -133,7 +133,8 @@ class Device:
     def dummy_step(self, rows: int, pages: int) -> StepInput:
         """Returns the input of a step that does nothing, with block tables for so many pages of each sequence."""
         slots, zeros = np.full(rows, self.settings.max_sequences, np.int32), np.zeros(rows, np.int32)
-        block_tables, sampling = np.zeros((rows, self.width_for(pages)), np.int32), default_sampling_metadata(rows)
+        block_tables = np.zeros((rows, self.width_for(pages)), np.int32)
+        sampling = default_sampling_metadata(rows)
         step = StepInput(slots, zeros, zeros.copy(), zeros > 0, block_tables, np.array(False), sampling)
         point("Device.dummy_step", step)
         return step

@@ -42,7 +42,10 @@ class Engine:
         self, config: Config, model: Decoder, ends: set[int], settings: EngineSettings, mesh: Mesh | None = None
     ):
         longest = check_settings(settings, config.context_length)
-        self.config, self.ends, self.settings, self.longest = config, frozenset(ends), settings, longest
+        self.config = config
+        self.ends = frozenset(ends)
+        self.settings = settings
+        self.longest = longest
         of_sequences = settings.max_sequences * self.pages_for(longest)
         pages = 1 + (self.pages_for(settings.kv_cache_tokens) or pages_that_fit(of_sequences, config, settings, mesh))
         point("Engine.pages", pages)
@@ -53,7 +56,8 @@ class Engine:
             self.pool = PagePool(pages)
             point("Engine.pool", config, settings, model)
         except (jax.errors.JaxRuntimeError, MemoryError) as error:
-            reason, flags = str(error).partition("\n")[0], "--kv-cache-tokens, --max-sequences or --max-length"
+            reason = str(error).partition("\n")[0]
+            flags = "--kv-cache-tokens, --max-sequences or --max-length"
             raise InputError(f"{flags}: no room for {pages:,} pages: lower one of them: {reason}") from None
         self.batch = InputBatch(settings.max_sequences, self.device.shapes.widths[-1])
         self.free_slots = list(range(settings.max_sequences))
@@ -87,7 +91,8 @@ class Engine:
         Raises RequestError if it can never be served, QueueFull if it cannot be queued now.
         """
         problems = sampling_problems(sampling, prompt, self.config.vocab_size)
-        length, most = len(prompt), sampling.max_tokens
+        length = len(prompt)
+        most = sampling.max_tokens
         if length + most > self.longest:
             sizes = f"the prompt has {length} tokens, the context {self.longest}"
             problems.append(("max_tokens", f"max_tokens {most}: {sizes}: lower it, or shorten the prompt"))
@@ -160,7 +165,8 @@ class Engine:
                 return
             self.queued.popleft()
             self.running[request] = None
-            request.slot, request.status = self.free_slots.pop(), RequestStatus.PREFILL
+            request.slot = self.free_slots.pop()
+            request.status = RequestStatus.PREFILL
             self.prefix_queries += len(sequence)
             values = {"prompt": len(request.prompt), "biases": len(request.biases)}
             point("Engine.own", self, values, request)
@@ -274,7 +280,8 @@ class Engine:
 
     def register_pages(self, request: Request) -> None:
         """Lets other requests share its full pages, even if a step in flight is still to write them."""
-        size, known = self.settings.page_size, min(request.computed, len(request.prompt) + len(request.tokens))
+        size = self.settings.page_size
+        known = min(request.computed, len(request.prompt) + len(request.tokens))
         while (len(request.digests) + 1) * size <= known:
             digest = request.next_digest(request.sequence, size)
             self.pool.register(request.pages[len(request.digests)], digest)

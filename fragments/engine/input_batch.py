@@ -44,5 +44,6 @@ class InputBatch:
         slots, zeros = np.full(rows, len(self.top) - 1, np.int32), np.zeros(rows, np.int32)
         slots[: len(requests)] = [request.slot for request in requests]
         sampling = SamplingMetadata(*(column[slots] for column in self.sampling))
-        block_tables, top = self.block_tables[slots, :width], np.array(self.top[slots].any())
+        block_tables = self.block_tables[slots, :width]
+        top = np.array(self.top[slots].any())
         return StepInput(slots, zeros, zeros.copy(), zeros > 0, block_tables, top, sampling)

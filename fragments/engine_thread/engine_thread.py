@@ -30,7 +30,9 @@ class Job:
     """The engine's requests for one answer, and a queue of their outputs."""
 
     def __init__(self, prompts: Prompts, salt: bytes):
-        self.prompts, self.salt, self.requests = prompts, salt, list[Request]()
+        self.prompts = prompts
+        self.salt = salt
+        self.requests = list[Request]()
         self.outputs: asyncio.Queue[Any] = asyncio.Queue()
 
     async def next(self) -> Any:
@@ -50,12 +52,14 @@ class EngineThread(threading.Thread):
     def __init__(self, engine: Engine, request_seconds: float):
         """Creates the thread without starting it; `request_seconds` is the time limit of an answer."""
         super().__init__(name="engine", daemon=True)
-        self.engine, self.calls = engine, queue.SimpleQueue[Callable[[], None] | None]()
+        self.engine = engine
+        self.calls = queue.SimpleQueue[Callable[[], None] | None]()
         self.loop = asyncio.get_running_loop()
         self.jobs: set[Job] = set()  # used by the event loop
         self.places: dict[int, tuple[Job, int]] = {}  # by the id of an engine's request; used by this thread
         self.request_seconds, self.busy_since = request_seconds, math.inf  # start of the running step
-        self.failed, self.ending, self.ready = False, False, asyncio.Event()  # ready: warmed up
+        self.failed = self.ending = False
+        self.ready = asyncio.Event()  # set once the engine is warmed up
         point("EngineThread.made", self)
 
     def run(self) -> None:

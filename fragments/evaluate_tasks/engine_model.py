@@ -59,7 +59,8 @@ class EngineModel:
         """Tokenizes a text with the tokenizer's prefix, unless it begins with bos, as texts of chat templates may."""
         if add_special_tokens is None:
             add_special_tokens = not (self.bos and string.startswith(self.bos))
-        tokens, start = self.reader.encode_prompt(string), len(self.reader.prefix)
+        tokens = self.reader.encode_prompt(string)
+        start = len(self.reader.prefix)
         end = len(tokens) - len(getattr(self.reader, "suffix", ()))
         return tokens if add_special_tokens else tokens[start:end]
 
@@ -83,12 +84,14 @@ class EngineModel:
 
     def _loglikelihood_tokens(self, requests: list[Any], **_: Any) -> list[tuple[float, bool]]:
         """Scores continuations: by the log-probabilities of a prompt, but the last token as if it were sampled."""
-        prompts, answers = [], [(0.0, False)] * len(requests)
+        prompts = []
+        answers = [(0.0, False)] * len(requests)
         for _, context, continuation in requests:
             if not 1 <= len(continuation) <= self.max_length:
                 raise InputError(f"a continuation has {len(continuation)} tokens: must be 1 to {self.max_length}")
             tokens = [*(context or [self.prefix_token_id]), *continuation][-self.max_length - 1 :]
-            forced, several = {tokens[-1]: CERTAIN}, len(continuation) > 1
+            forced = {tokens[-1]: CERTAIN}
+            several = len(continuation) > 1
             scores = {"prompt_logprobs": several, "scored_from": len(tokens) - len(continuation), "logprobs": 1}
             prompts.append((tokens[:-1], SamplingParams(max_tokens=1, logit_bias=forced, **scores)))
         for place, request in self.run(prompts):
@@ -132,7 +135,9 @@ class EngineModel:
 
     def generate_until(self, requests: list[Any], **_: Any) -> list[str]:
         """Continues texts up to a stop string, which is not in the answer."""
-        prompts, stops, answers = [], [], [""] * len(requests)
+        prompts = []
+        stops = []
+        answers = [""] * len(requests)
         for place, request in enumerate(requests):
             sampling, until = self.sampling(request.args[1], place)
             tokens = self.tok_encode(request.args[0]) or [self.prefix_token_id]

@@ -36,7 +36,8 @@ def _(config, problems):
 
 def score_tasks(config: Config, model: Decoder, mesh: Mesh, table: Any) -> dict[str, float]:
     """Returns the metrics of --eval-tasks, by an engine whose memory is free again afterwards."""
-    tokenizer, sizes = load_tokenizer(config.tokenizer), EngineSettings(max_length=config.sequence_length)
+    tokenizer = load_tokenizer(config.tokenizer)
+    sizes = EngineSettings(max_length=config.sequence_length)
     engine = Engine(config, model, load_ends(tokenizer, config.tokenizer), sizes, mesh)
     how = {"limit": config.eval_tasks_limit or None, "log_samples": False}
     results = evaluate_tasks(engine, tokenizer, None, config.eval_tasks, table, **how)

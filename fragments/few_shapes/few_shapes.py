@@ -17,9 +17,11 @@ def begin_with_few(device: Device) -> Iterator[str]:
 
     The iterator yields a description of each shape. At its end, steps have all shapes again.
     """
-    shapes, steps = device.shapes, [*device.steps()]
+    shapes = device.shapes
+    steps = [*device.steps()]
     with point("begin_with_few.few", device, steps, shapes):
-        rows, longest = sorted({shapes.rows[0], shapes.rows[-1]}), max(shapes.chunks)
+        rows = sorted({shapes.rows[0], shapes.rows[-1]})
+        longest = max(shapes.chunks)
         device.shapes = StepShapes(rows, {longest: shapes.chunks[longest]}, shapes.widths[-1:])
 
     def compile_all() -> Iterator[str]:

@@ -58,7 +58,8 @@ def main() -> None:
         ids = encode(as_text(prompt.encode(errors="surrogateescape"), "--prompt"))
         longest = min(len(ids) + sampling.max_tokens, config.context_length)
         sizes = EngineSettings(max_sequences=setting("single_batch_size"), max_length=longest)
-        engine, text = Engine(config, model, ends, sizes, mesh), Detokenizer(tokenizer, ids)
+        engine = Engine(config, model, ends, sizes, mesh)
+        text = Detokenizer(tokenizer, ids)
         request = engine.add(ids, sampling)
         print(tokenizer.decode(ids), end="", flush=True)
         while request.finish is None:

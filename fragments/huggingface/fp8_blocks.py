@@ -22,7 +22,9 @@ class Fp8Tensor:
         with path.open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(size))[name]
-        self.path, self.shape, self.offset = path, header["shape"], 8 + size + header["data_offsets"][0]
+        self.path = path
+        self.shape = header["shape"]
+        self.offset = 8 + size + header["data_offsets"][0]
 
     def get_dtype(self) -> str:
         return "F8_E4M3"
@@ -67,7 +69,8 @@ def _(in_file, path):
 @splice("hf.opened")
 def _(tensors):
     for matrix in [name for name in tensors if f"{name}_scale_inv" in tensors]:
-        scales, shape = tensors[f"{matrix}_scale_inv"], tensors[matrix].get_shape()
+        scales = tensors[f"{matrix}_scale_inv"]
+        shape = tensors[matrix].get_shape()
         is_scaled = scales.get_shape() == [-(-size // FP8_BLOCK) for size in shape] and len(shape) == 2
         if is_scaled and tensors[matrix].get_dtype() == "F8_E4M3" and scales.get_dtype() in ("F32", "BF16"):
             del tensors[f"{matrix}_scale_inv"]

@@ -12,7 +12,8 @@ def _(hf):
 
 @splice("hf.structure")
 def _(config):
-    step, sparse = setting("decoder_sparse_step"), layers.numbers
+    step = setting("decoder_sparse_step")
+    sparse = layers.numbers
     yield "decoder_sparse_step", step, "layers with experts in that step"
     dense = [number for number in range(config.layers) if number not in sparse and (number + 1) % step == 0]
     yield "mlp_only_layers", dense, "layers of that pattern"

@@ -94,7 +94,8 @@ def empty_adapters(config: Config, rank: int) -> dict[str, np.ndarray]:
     for path, linear in nnx.iter_modules(model):
         if isinstance(linear, Linear):
             _, kernel, y = linear.equation.replace("->", ",").split(",")
-            stack, name = linear.kernel.ndim - len(kernel), ".".join(map(str, path))
+            stack = linear.kernel.ndim - len(kernel)
+            name = ".".join(map(str, path))
             split = stack + sum(letter not in y for letter in kernel)
             shape = linear.kernel.shape
             arrays[f"{name}.adapter.down"] = np.zeros((*shape[:split], rank), np.float32)
@@ -149,7 +150,10 @@ def read_adapter(directory: str, config: Config) -> PeftAdapter:
             raise InputError(f"{file}: is no file: give a directory that save_pretrained of peft wrote, in safetensors")
     rank, alpha = read_adapter_config(settings)
     tensors = read_adapter_tensors(path, rank)
-    arrays, filled, lacking, problems = empty_adapters(config, rank), set(), [], []
+    arrays = empty_adapters(config, rank)
+    filled = set()
+    lacking = []
+    problems = []
     for adapter, layer, module, layouts in adapter_layouts(arrays, config):
         names = [f"base_model.model.{module}.lora_{side}.weight" for side in "AB"]
         if tensors.keys().isdisjoint(names):
@@ -157,8 +161,10 @@ def read_adapter(directory: str, config: Config) -> PeftAdapter:
             continue
         filled.add(adapter)
         for name, (side, layout) in zip(names, layouts.items(), strict=True):
-            tensor, slot = tensors.pop(name, None), arrays[side][layer]
-            shape, (ours, theirs) = rearrange(slot, layout).shape, layout.split(" -> ")
+            tensor = tensors.pop(name, None)
+            slot = arrays[side][layer]
+            shape = rearrange(slot, layout).shape
+            ours, theirs = layout.split(" -> ")
             if tensor is None or tensor.shape != shape or tensor.dtype not in FLOATS:
                 there = "missing" if tensor is None else f"{tensor.dtype} {[*tensor.shape]}"
                 problems.append(f"{name} is {there}, not float32, bfloat16 or float16 {[*shape]}")

@@ -51,7 +51,8 @@ class Attention(nnx.Module):
             q = self.query(x)  # [B, T, N, H]
         q, latent = checkpoint_name(q, "query"), checkpoint_name(self.latent(x), "key_value")
         latent, k = jnp.split(latent, [self.latent_size], axis=-1)  # [B, T, R], [B, T, P]
-        latent, k = self.latent_norm(latent), k[:, :, None]  # [B, T, R], [B, T, 1, P]
+        latent = self.latent_norm(latent)  # [B, T, R]
+        k = k[:, :, None]  # [B, T, 1, P]
         point("Attention.heads", q, k)
         with point("Attention.attend", q, k, v=latent[:, :, None]):
             heads = checkpoint_name(self.key_value(latent), "key_value")

@@ -79,7 +79,8 @@ class Refusal(Exception):
     def __init__(self, status: int, message: str, param: str | None = None, code: str | None = None):
         super().__init__(message)
         kind = {429: "rate_limit_error"}.get(status, "invalid_request_error" if status < 500 else "server_error")
-        self.status, code = status, code or CODES.get(status)
+        self.status = status
+        code = code or CODES.get(status)
         self.content = {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 

@@ -81,7 +81,9 @@ class Chat(Fields):
     """A request to /v1/chat/completions."""
 
     PREFIX, OBJECT, CHUNK, INPUT = "chatcmpl", "chat.completion", "chat.completion.chunk", "messages"
-    echo, prompts, least = False, (None,), 1  # least: an answer gets what is left of the context
+    echo = False
+    prompts = (None,)
+    least = 1  # an answer gets what is left of the context
 
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
     tools: list[dict[str, Any]] = msgspec.field(default_factory=list)

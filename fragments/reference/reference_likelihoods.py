@@ -69,7 +69,8 @@ def write_reference(
         token_type,
     )
 
-    folder, description = Path(out).expanduser(), read_description(data)
+    folder = Path(out).expanduser()
+    description = read_description(data)
     if not description or "pairs" not in description:
         raise InputError(f"--data {data}: must be pairs of chosen and rejected answers that `data prepare` wrote")
     if folder.exists() and [path.name for path in folder.iterdir()] not in ([], ["tokens.half"]):
@@ -83,7 +84,9 @@ def write_reference(
     check_config(config)
     layout = {name: x.sharding for name, x in abstract_batch(config, mesh).items()}
     token = token_type(load_tokenizer(config.tokenizer, config.special_tokens))
-    dtype, count, digest = np.dtype([("token", token), *PAIR.descr[1:]]), 0, 0
+    dtype = np.dtype([("token", token), *PAIR.descr[1:]])
+    count = 0
+    digest = 0
     folder.mkdir(parents=True, exist_ok=True)
     half = folder / "tokens.half"
     with contextlib.closing(ArrayRecordWriter(str(half), "group_size:1")) as writer, jax.set_mesh(mesh):

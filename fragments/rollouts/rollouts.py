@@ -89,7 +89,8 @@ class Rollouts(Batches):
             self.rows = list(range(config.batch_size))
         self.tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
         self.ends = load_ends(self.tokenizer, config.tokenizer)
-        self.prompts, most = read_prompts(config, self.tokenizer, "--data"), config.eval_batches * config.batch_size
+        self.prompts = read_prompts(config, self.tokenizer, "--data")
+        most = config.eval_batches * config.batch_size
         self.held_out_prompts = read_prompts(config, self.tokenizer, "--eval-data")[:most] if config.eval_data else []
         self.documents = zlib.crc32(json.dumps([fingerprint(config.data), identity(self.tokenizer)]).encode())
         with point("Rollouts.rewards", self, config):
@@ -98,7 +99,8 @@ class Rollouts(Batches):
             self.rewards = Rewards(config.reward, config.reward_seconds)
             for prompt in self.prompts + self.held_out_prompts:
                 self.rewards.check(prompt.source, prompt.fields)
-        self.round, self.waiting = 0, list[list[Sampled]]()  # waiting: the batches left of this round
+        self.round = 0
+        self.waiting = list[list[Sampled]]()  # the batches left of this round
         self.metrics: dict[str, float] = {}  # of the completions, where this batch is the first of them
         point("Rollouts.start", self, config)
 
@@ -109,7 +111,8 @@ class Rollouts(Batches):
 
     def held_out(self) -> list[dict[str, np.ndarray]]:
         """Returns batches of held-out prompts: their places, int32 [rows, 1], and -1 where there are no more."""
-        count, size = len(self.held_out_prompts), self.config.batch_size
+        count = len(self.held_out_prompts)
+        size = self.config.batch_size
         places = np.pad(np.arange(count, dtype=np.int32), (0, -count % size), constant_values=-1)
         return [{"prompt": rows[self.rows]} for rows in places.reshape(-1, size, 1)]
 
@@ -146,14 +149,17 @@ class Rollouts(Batches):
 
     def choose(self, count: int) -> list[Prompt]:
         """Returns the prompts of this round; each epoch has an order of its own."""
-        size, places = len(self.prompts), range(self.round * count, (self.round + 1) * count)
+        size = len(self.prompts)
+        places = range(self.round * count, (self.round + 1) * count)
         epochs = {place // size for place in places}
         orders = {epoch: np.random.default_rng([self.config.seed, epoch]).permutation(size) for epoch in epochs}
         return [self.prompts[orders[place // size][place % size]] for place in places]
 
     def generate(self, prompts: list[Prompt], seeds: list[int]) -> list[Request]:
         """Samples completions with these seeds at temperature 1: as many of each prompt, one prompt after the other."""
-        config, count, size = self.config, len(seeds), len(seeds) // max(1, len(prompts))
+        config = self.config
+        count = len(seeds)
+        size = len(seeds) // max(1, len(prompts))
         rows = min(config.batch_size * config.batches_per_rollout, config.rollout_sequences)
         sizes = EngineSettings(max_sequences=rows, max_length=most_tokens(config), queue=max(1, count))
         # made anew, so that steps have the memory of its KV cache
@@ -171,7 +177,9 @@ class Rollouts(Batches):
 
     def sample(self) -> tuple[int, list[Prompt], list[Request]]:
         """Returns the number of the next round, its prompts, and completions of each."""
-        config, count, number = self.config, self.config.batch_size * self.config.batches_per_rollout, self.round
+        config = self.config
+        count = self.config.batch_size * self.config.batches_per_rollout
+        number = self.round
         prompts = self.choose(count // config.group_size)
         seeds = np.random.default_rng([config.seed, number]).integers(2**32, size=count).tolist()
         point("Rollouts.own", self, prompts, seeds)
@@ -230,7 +238,8 @@ class Rollouts(Batches):
         batch = {name: np.zeros(shape, np.int32) for name in ("tokens", "targets", "positions", "segment_ids")}
         batch |= {name: np.zeros(shape, np.float32) for name in ("weights", "advantages", "sampled_logprobs")}
         for row, sample in enumerate(sampled):
-            sequence, first = [*sample.prompt, *sample.tokens], len(sample.prompt) - 1
+            sequence = [*sample.prompt, *sample.tokens]
+            first = len(sample.prompt) - 1
             end = len(sequence) - 1
             batch["tokens"][row, :end], batch["targets"][row, :end] = sequence[:-1], sequence[1:]
             batch["positions"][row, :end], batch["segment_ids"][row, :end] = range(end), 1

@@ -63,13 +63,16 @@ class Server:
 
     def __init__(self, settings: ServeSettings, engine: EngineThread, tokenizer: AnyTokenizer):
         self.settings, self.engine, self.tokenizer, self.keys = settings, engine, tokenizer, settings.keys
-        self.metrics, self.config = ServeMetrics(engine.engine), engine.engine.config
+        self.metrics = ServeMetrics(engine.engine)
+        self.config = engine.engine.config
         self.template = load_chat_template(tokenizer, settings.tokenizer or self.config.tokenizer)
         self.special = {text: token for token, text in tokenizer.special.items()}
         is_file = isinstance(tokenizer, FileTokenizer)
         longest = max(len(text.encode()) for text in tokenizer.tokenizer.get_vocab()) if is_file else 1
         self.most_bytes = engine.engine.room * longest  # upper bound for a text that fits into the context
-        self.draining, self.started, self.active = False, int(time.time()), 0  # answers in progress
+        self.draining = False
+        self.started = int(time.time())
+        self.active = 0  # answers in progress
         self.reading = 0  # bytes of request bodies being received
         # tokenize requests; one pool for each kind, so that a slow template does not block completions
         self.threads = {path: concurrent.futures.ThreadPoolExecutor(2) for path in ANSWERED}
@@ -133,7 +136,9 @@ class Server:
         """Reads a request body. Refuses other content types than JSON, which any web page can make a browser send."""
         if http.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise Refusal(415, "send JSON, with Content-Type: application/json")
-        content, most, seconds = bytearray(), self.settings.max_body, self.settings.client_seconds
+        content = bytearray()
+        most = self.settings.max_body
+        seconds = self.settings.client_seconds
         too_large = Refusal(413, f"the request has more than {most:,} bytes")
         if int(http.headers.get("content-length", 0)) > most:
             raise too_large
@@ -202,7 +207,8 @@ class Server:
             self.draining = True
 
         http.handle_exit = drain
-        serving, announced = asyncio.create_task(http.serve([listener])), False
+        serving = asyncio.create_task(http.serve([listener]))
+        announced = False
         while not (serving.done() or self.draining or self.engine.failed):
             await asyncio.sleep(0.1)
             self.engine.watch(self.settings.step_seconds)

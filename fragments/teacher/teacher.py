@@ -37,7 +37,8 @@ START_ONE = "start a server of a model with the same tokenizer"
 def teacher_logprobs(url: str, requests: list[Request]) -> list[list[float]]:
     """Asks a server, once, for its log-probabilities of sampled tokens. Raises InputError if it has none."""
     body = {"prompt": [request.sequence for request in requests], "max_tokens": 1, "echo": True, "logprobs": 0}
-    content, header = json.dumps(body).encode(), {"Content-Type": "application/json"}
+    content = json.dumps(body).encode()
+    header = {"Content-Type": "application/json"}
     for seconds in (*RETRY_AFTER, 0):
         try:
             http_request = urllib.request.Request(f"{url.rstrip('/')}/v1/completions", content, header)

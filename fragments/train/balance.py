@@ -23,7 +23,8 @@ def balance(updates: Decoder, load: Array, config: Config) -> Decoder:
     load [L, E]: tokens of each expert in this step, in the L layers that have experts.
     """
     steps = config.balance_rate * jnp.sign(load.mean(axis=-1, keepdims=True) - load)
-    arrays, start = named_arrays(updates), 0
+    arrays = named_arrays(updates)
+    start = 0
     for stack, numbers in layers.stacks.items():
         if setting("has_kinds"):
             if f"{stack}.mlp.balance_bias" not in arrays:

@@ -21,7 +21,8 @@ def open_reference(
     def score_rows(model: Decoder, batch: dict[str, Array]) -> Array:
         return target_log_likelihoods(model, batch, config)
 
-    size, accumulation = config.batch_size // config.accumulation, optax.microbatching.AccumulationType.CONCAT
+    size = config.batch_size // config.accumulation
+    accumulation = optax.microbatching.AccumulationType.CONCAT
     score_batch = jax.jit(optax.microbatch(score_rows, 1, size, accumulation))
     reference = first_policy(config, checkpoints, mesh, policy)
     return lambda batch: score_batch(reference(), batch)

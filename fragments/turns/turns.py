@@ -80,7 +80,8 @@ class Environment:
         if not (config.environment_function and config.max_turns and config.reward):
             raise InputError("--environment-function and --max-turns: give both, also to go on, and --reward")
         self.config, self.tokenizer, self.ends = config, tokenizer, ends
-        self.chats, flag = WithTemplate(tokenizer, config.tokenizer), "--environment-function"
+        self.chats = WithTemplate(tokenizer, config.tokenizer)
+        flag = "--environment-function"
         self.function = Rewards(config.environment_function, config.reward_seconds, flag, answer)
         for row in rows:
             if isinstance(row.prompt, str):
@@ -91,7 +92,8 @@ class Environment:
         """Returns whole chats that begin with these requests, as many of each row."""
         each = [row for row in rows for _ in range(len(requests) // len(rows))]
         talks = [Conversation(x.prompt, x.sampling, row=row) for x, row in zip(requests, each, strict=True)]
-        newest, turn = dict(zip(talks, requests, strict=True)), 0
+        newest = dict(zip(talks, requests, strict=True))
+        turn = 0
         while newest:
             turn += 1
             for talk, request in newest.items():
@@ -137,7 +139,9 @@ class Environment:
         What the model sampled is not written again: the template gets a mark in its place. Raises InputError if it
         writes what comes before in another way now, or ends a turn by no token that ends a text.
         """
-        template, tokens, messages = self.chats.template, list[int](), [*talk.said, *answer]
+        template = self.chats.template
+        tokens = list[int]()
+        messages = [*talk.said, *answer]
         try:
             after = self.render(talk, messages, True)
             # with what asks for the newest turn, or without, which some templates change afterwards
@@ -169,7 +173,8 @@ class Environment:
 
 @splice("Rollouts.start")
 def _(self, config):
-    rows, is_asked = self.prompts + self.held_out_prompts, config.environment_function or config.max_turns
+    rows = self.prompts + self.held_out_prompts
+    is_asked = config.environment_function or config.max_turns
     self.environment = Environment(config, self.tokenizer, self.ends, rows) if is_asked else None
 
 

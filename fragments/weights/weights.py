@@ -27,7 +27,8 @@ def load_to_serve(settings: ModelSettings) -> tuple[Config, Decoder, Mesh]:
     """
     if bool(settings.hf) == bool(settings.checkpoint_dir):
         raise InputError("give either --checkpoint-dir or --hf")
-    devices, tensor = jax.devices(), settings.mesh_tensor
+    devices = jax.devices()
+    tensor = settings.mesh_tensor
     if not 1 <= tensor <= len(devices):
         raise InputError(f"--mesh-tensor {tensor}: there are {len(devices)} devices: give 1 to {len(devices)}")
     with point("load_to_serve.mesh", devices, tensor):

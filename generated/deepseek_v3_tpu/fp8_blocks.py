@@ -18,7 +18,9 @@ class Fp8Tensor:
         with path.open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(size))[name]
-        self.path, self.shape, self.offset = path, header["shape"], 8 + size + header["data_offsets"][0]
+        self.path = path
+        self.shape = header["shape"]
+        self.offset = 8 + size + header["data_offsets"][0]
 
     def get_dtype(self) -> str:
         return "F8_E4M3"

@@ -255,7 +255,8 @@ def open_hf(hf_dir: Path) -> dict[str, Any]:
             raise InputError(f"{path}: {min(twice)} is in another of the files too: keep one of them")
         tensors |= in_file
     for matrix in [name for name in tensors if f"{name}_scale_inv" in tensors]:
-        scales, shape = tensors[f"{matrix}_scale_inv"], tensors[matrix].get_shape()
+        scales = tensors[f"{matrix}_scale_inv"]
+        shape = tensors[matrix].get_shape()
         is_scaled = scales.get_shape() == [-(-size // FP8_BLOCK) for size in shape] and len(shape) == 2
         if is_scaled and tensors[matrix].get_dtype() == "F8_E4M3" and scales.get_dtype() in ("F32", "BF16"):
             del tensors[f"{matrix}_scale_inv"]

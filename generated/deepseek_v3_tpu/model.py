@@ -193,7 +193,8 @@ class Attention(nnx.Module):
         q = self.query(self.query_norm(self.query_latent(x)))  # [B, T, N, H]
         q, latent = checkpoint_name(q, "query"), checkpoint_name(self.latent(x), "key_value")
         latent, k = jnp.split(latent, [self.latent_size], axis=-1)  # [B, T, R], [B, T, P]
-        latent, k = self.latent_norm(latent), k[:, :, None]  # [B, T, R], [B, T, 1, P]
+        latent = self.latent_norm(latent)  # [B, T, R]
+        k = k[:, :, None]  # [B, T, 1, P]
         q, k = rotate_end(q, angles, self.rope_scale), rotate(k, angles, self.rope_scale)
         q = q * self.score_scale
         heads = checkpoint_name(self.key_value(latent), "key_value")

@@ -156,7 +156,8 @@ def balance(updates: Decoder, load: Array, config: Config) -> Decoder:
     load [L, E]: tokens of each expert in this step, in the L layers that have experts.
     """
     steps = config.balance_rate * jnp.sign(load.mean(axis=-1, keepdims=True) - load)
-    arrays, start = named_arrays(updates), 0
+    arrays = named_arrays(updates)
+    start = 0
     for stack, numbers in {
         "dense_layers": range(config.dense_layers),
         "layers": range(config.dense_layers, config.layers),

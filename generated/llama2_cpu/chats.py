@@ -158,7 +158,9 @@ class Chats(WithTemplate):
             raise InputError(f"{source}: {problem}: fix it, or leave it out") from None
 
     def encode(self, chat: dict[str, Any], source: str) -> np.ndarray:
-        prompt, completion, on_all = chat.get("prompt"), chat.get("completion"), self.loss_on == "all"
+        prompt = chat.get("prompt")
+        completion = chat.get("completion")
+        on_all = self.loss_on == "all"
         if "messages" in chat:
             messages, weights = read_messages(chat["messages"], "messages", source)
         elif isinstance(prompt, str) and isinstance(completion, str):
@@ -181,8 +183,10 @@ class Chats(WithTemplate):
             text = self.template.render(messages[:count], tools, options, add_generation_prompt)
             return re.sub(f"[{OPEN}{CLOSE}]", "", text) if self.tokenizer.parses_special else text
 
-        parts, base = render(len(messages)).split(END), float(on_all)
-        text, ends = "".join(parts), [0, *itertools.accumulate(map(len, parts))]
+        parts = render(len(messages)).split(END)
+        base = float(on_all)
+        text = "".join(parts)
+        ends = [0, *itertools.accumulate(map(len, parts))]
         blocks = list(zip(ends[1::2], ends[2::2], strict=False)) if len(parts) % 2 else []
         if len(blocks) == len(said):
             spans = [(*block, weights[i]) for block, i in zip(blocks, said, strict=True)]
@@ -192,7 +196,8 @@ class Chats(WithTemplate):
             spans = [(*self.difference(i, text, render), weights[i]) for i in said if weights[i] != base]
         if any(word not in re.sub(f"[{OPEN}{CLOSE}]", "", text) for word in words):
             tell_of("with words that the chat template leaves out or changes", source)
-        places, start = list[tuple[int, int, int]](), 0
+        places = list[tuple[int, int, int]]()
+        start = 0
         for mark, part in self.template.parts(text):
             places += locate(self.template.tokenizer if mark == CLOSE else self.tokenizer.tokenizer, part, start)
             start += len(part) + 1  # and the mark after it
@@ -211,14 +216,16 @@ class Chats(WithTemplate):
 
     def encode_completion(self, prompt: str, completion: str) -> np.ndarray:
         """Returns the tokens of a prompt and its completion that need no template."""
-        tokenizer, text = self.tokenizer, prompt + completion
+        tokenizer = self.tokenizer
+        text = prompt + completion
         if not completion:
             raise ValueError("completion says nothing")
         if isinstance(tokenizer, ByteTokenizer):
             places = [(byte, i, i + 1) for i, character in enumerate(text) for byte in character.encode()]
         else:
             places = locate(tokenizer.tokenizer, text)
-        size, end = len(text), [] if places[-1][0] == tokenizer.eos else [tokenizer.eos]
+        size = len(text)
+        end = [] if places[-1][0] == tokenizer.eos else [tokenizer.eos]
         places = [*((i, 0, 0) for i in tokenizer.prefix), *places, *((i, size, size + 1) for i in end)]
         return weigh(places, [(len(prompt), size + 1, 1)], float(self.loss_on == "all"))
 

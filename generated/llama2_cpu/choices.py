@@ -20,7 +20,8 @@ class StopString:
     """
 
     def __init__(self, text: str):
-        self.text, self.shorter = text, [0]
+        self.text = text
+        self.shorter = [0]
         for letter in text[1:]:
             self.shorter.append(self.follow(self.shorter[-1], letter))
 
@@ -35,8 +36,10 @@ class Stops:
     """Cuts a text before the first stop string; holds back what may be the beginning of one."""
 
     def __init__(self, stops: list[StopString]):
-        self.stops, self.lengths = stops, [0] * len(stops)  # of the prefix of each that the text ends with
-        self.buffered, self.matched = "", False
+        self.stops = stops
+        self.lengths = [0] * len(stops)  # of the prefix of each that the text ends with
+        self.buffered = ""
+        self.matched = False
 
     def add(self, new: str) -> str:
         """Adds new text, and returns the text that is now final."""
@@ -47,7 +50,8 @@ class Stops:
                 if self.lengths[i] == len(stop.text):
                     starts.append(len(self.buffered) + place + 1 - len(stop.text))
                     break
-        self.buffered, self.matched = self.buffered + new, bool(starts)
+        self.buffered = self.buffered + new
+        self.matched = bool(starts)
         certain = min(starts) if starts else len(self.buffered) - max(self.lengths, default=0)
         text, self.buffered = self.buffered[:certain], "" if starts else self.buffered[certain:]
         return text
@@ -85,7 +89,9 @@ class Choice:
     """One choice of an answer, as it is generated."""
 
     def __init__(self, request: Request, tokenizer: AnyTokenizer, stops: list[StopString]):
-        self.request, self.tokenizer, self.stops = request, tokenizer, Stops(stops)
+        self.request = request
+        self.tokenizer = tokenizer
+        self.stops = Stops(stops)
         self.text = Detokenizer(tokenizer, request.prompt)
         self.offsets: list[int] = []  # characters before each token
         self.length = self.returned = 0  # characters and tokens returned so far
@@ -94,7 +100,9 @@ class Choice:
 
     def echo(self, is_scored: bool) -> Piece:
         """Returns the prompt, before anything else; the last token of one that is `scored` was sampled."""
-        piece, prompt, request = Piece(), Detokenizer(self.tokenizer, []), self.request
+        piece = Piece()
+        prompt = Detokenizer(self.tokenizer, [])
+        request = self.request
         tokens = [*request.prompt, *(request.sampling.logit_bias if is_scored else ())]
         logprobs = [None, *request.prompt_logprobs, *request.logprobs][: len(tokens)]
         tops = [{}, *request.prompt_top_logprobs, *request.top_logprobs][: len(tokens)]
@@ -110,7 +118,8 @@ class Choice:
 
     def advance(self, count: int, finish: str | None) -> Piece:
         """Returns what is new once there are `count` tokens; a token waits until its text is final."""
-        piece, request = Piece(first=not self.offsets), self.request
+        piece = Piece(first=not self.offsets)
+        request = self.request
         for token in request.tokens[len(self.offsets) : count]:
             self.offsets.append(self.length + len(piece.text) + len(self.stops.buffered))
             new = self.text.add(token)

@@ -223,18 +223,23 @@ class DirectoryLock:
     locks: ClassVar[list] = []  # by this process
 
     def __init__(self, directory: epath.Path):
-        self.directory, self.path, self.is_first = directory, directory / "lock", jax.process_index() == 0
+        self.directory = directory
+        self.path = directory / "lock"
+        self.is_first = jax.process_index() == 0
         # containers may share their host's name, but not its processes
         namespace = os.path.basename(os.path.realpath("/proc/self/ns/pid"))
         self.host = f"on {socket.gethostname()} {namespace}"
         self.holder = f"process {os.getpid()} {self.host} since {datetime.datetime.now()}"
-        self.was_held, self.renewed, self.released = False, -math.inf, threading.Event()
+        self.was_held = False
+        self.renewed = -math.inf
+        self.released = threading.Event()
         self.thread = threading.Thread(target=self.renew, daemon=True)
 
     def __enter__(self) -> "DirectoryLock":
         """Takes the lock, or raises InputError that names its holder, in all processes."""
         on_all_processes(lambda: self.is_first and self.take())
-        self.was_held, self.holder = True, self.read().partition(", renewed ")[0]  # that of process 0
+        self.was_held = True
+        self.holder = self.read().partition(", renewed ")[0]  # that of process 0
         self.locks.append(self)
         return self
 
@@ -261,7 +266,8 @@ class DirectoryLock:
             raise Stop(f"{self.directory}: in use by {text}: stop that run, or give another directory", code)
 
     def write(self, gone: str = "") -> None:
-        new, now = self.path.with_name(f"lock.{secrets.token_hex(4)}"), time.monotonic()
+        new = self.path.with_name(f"lock.{secrets.token_hex(4)}")
+        now = time.monotonic()
         try:
             new.write_text(f"{self.holder}, renewed {datetime.datetime.now()}")
             self.check(gone)  # writing may have taken long
@@ -276,7 +282,8 @@ class DirectoryLock:
         self.directory.mkdir(parents=True, exist_ok=True)
         if self.path.is_dir():
             raise InputError(f"{self.path}: a directory where the run's lock goes: remove it")
-        holder, deadline = self.read(), time.monotonic() + LEASE  # the clocks of two hosts are not compared
+        holder = self.read()
+        deadline = time.monotonic() + LEASE  # the clocks of two hosts are not compared
         is_local = self.host in holder and os.path.exists("/proc/self")
         is_gone = is_local and not os.path.exists(f"/proc/{holder.split()[1]}")
         while (text := self.read()) and not is_gone and time.monotonic() < deadline:
@@ -321,7 +328,8 @@ def impossible_steps(steps: set[int]) -> list[int]:
 
 def start_watchdog(directory: epath.Path) -> queue.SimpleQueue:
     """Ends the program if nothing is put into the queue for the seconds last put into it; None stops this."""
-    limits, path = queue.SimpleQueue(), directory / f"stacks-{jax.process_index()}.txt"
+    limits = queue.SimpleQueue()
+    path = directory / f"stacks-{jax.process_index()}.txt"
 
     def watch():  # in a thread, as the main one may be waiting for a process that has stopped
         limit = limits.get()

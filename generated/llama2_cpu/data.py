@@ -151,7 +151,9 @@ def join_pieces(pieces: list[dict[str, np.ndarray]], length: int) -> dict[str, n
 def open_pieces(config: Config, path: str, tokenizer: AnyTokenizer, split: str) -> grain.MapDataset:
     """Returns the pieces of each document of a source, for training or for evaluation."""
     chats = Chats(tokenizer, config.tokenizer, config.loss_on)
-    texts, counts, documents = [], [], open_tokens(path, tokenizer, chats)
+    texts = []
+    counts = []
+    documents = open_tokens(path, tokenizer, chats)
     if documents is None:
         texts, counts = open_documents(path, config.text_field)
         documents = texts.map(chats)

@@ -204,7 +204,8 @@ class InputBatch:
         slots, zeros = np.full(rows, len(self.top) - 1, np.int32), np.zeros(rows, np.int32)
         slots[: len(requests)] = [request.slot for request in requests]
         sampling = SamplingMetadata(*(column[slots] for column in self.sampling))
-        block_tables, top = self.block_tables[slots, :width], np.array(self.top[slots].any())
+        block_tables = self.block_tables[slots, :width]
+        top = np.array(self.top[slots].any())
         return StepInput(slots, zeros, zeros.copy(), zeros > 0, block_tables, top, sampling)
 
 
@@ -311,7 +312,8 @@ class Device:
     def dummy_step(self, rows: int, pages: int) -> StepInput:
         """Returns the input of a step that does nothing, with block tables for so many pages of each sequence."""
         slots, zeros = np.full(rows, self.settings.max_sequences, np.int32), np.zeros(rows, np.int32)
-        block_tables, sampling = np.zeros((rows, self.width_for(pages)), np.int32), default_sampling_metadata(rows)
+        block_tables = np.zeros((rows, self.width_for(pages)), np.int32)
+        sampling = default_sampling_metadata(rows)
         return StepInput(slots, zeros, zeros.copy(), zeros > 0, block_tables, np.array(False), sampling)
 
     def run(self, step: StepInput, length: int, score_all: bool) -> StepOutput:

@@ -39,7 +39,10 @@ class Engine:
         self, config: Config, model: Decoder, ends: set[int], settings: EngineSettings, mesh: Mesh | None = None
     ):
         longest = check_settings(settings, config.context_length)
-        self.config, self.ends, self.settings, self.longest = config, frozenset(ends), settings, longest
+        self.config = config
+        self.ends = frozenset(ends)
+        self.settings = settings
+        self.longest = longest
         of_sequences = settings.max_sequences * self.pages_for(longest)
         pages = 1 + (self.pages_for(settings.kv_cache_tokens) or pages_that_fit(of_sequences, config, settings, mesh))
         pages = -agree(-pages)  # the fewest that fit anywhere
@@ -51,7 +54,8 @@ class Engine:
             self.weights = 0  # how often they were replaced
             self.adapters = ["", *adapter_names(model)]  # by their numbers
         except (jax.errors.JaxRuntimeError, MemoryError) as error:
-            reason, flags = str(error).partition("\n")[0], "--kv-cache-tokens, --max-sequences or --max-length"
+            reason = str(error).partition("\n")[0]
+            flags = "--kv-cache-tokens, --max-sequences or --max-length"
             raise InputError(f"{flags}: no room for {pages:,} pages: lower one of them: {reason}") from None
         self.batch = InputBatch(settings.max_sequences, self.device.shapes.widths[-1])
         self.free_slots = list(range(settings.max_sequences))
@@ -85,7 +89,8 @@ class Engine:
         Raises RequestError if it can never be served, QueueFull if it cannot be queued now.
         """
         problems = sampling_problems(sampling, prompt, self.config.vocab_size)
-        length, most = len(prompt), sampling.max_tokens
+        length = len(prompt)
+        most = sampling.max_tokens
         if length + most > self.longest:
             sizes = f"the prompt has {length} tokens, the context {self.longest}"
             problems.append(("max_tokens", f"max_tokens {most}: {sizes}: lower it, or shorten the prompt"))
@@ -160,7 +165,8 @@ class Engine:
                 return
             self.queued.popleft()
             self.running[request] = None
-            request.slot, request.status = self.free_slots.pop(), RequestStatus.PREFILL
+            request.slot = self.free_slots.pop()
+            request.status = RequestStatus.PREFILL
             self.prefix_queries += len(sequence)
             values = {"prompt": len(request.prompt), "biases": len(request.biases)}
             values["adapter"] = self.adapters.index(request.sampling.adapter)
@@ -282,7 +288,8 @@ class Engine:
 
     def register_pages(self, request: Request) -> None:
         """Lets other requests share its full pages, even if a step in flight is still to write them."""
-        size, known = self.settings.page_size, min(request.computed, len(request.prompt) + len(request.tokens))
+        size = self.settings.page_size
+        known = min(request.computed, len(request.prompt) + len(request.tokens))
         while (len(request.digests) + 1) * size <= known:
             digest = request.next_digest(request.sequence, size)
             self.pool.register(request.pages[len(request.digests)], digest)

@@ -28,11 +28,13 @@ def begin_with_few(device: Device) -> Iterator[str]:
 
     The iterator yields a description of each shape. At its end, steps have all shapes again.
     """
-    shapes, steps = device.shapes, [*device.steps()]
+    shapes = device.shapes
+    steps = [*device.steps()]
     if device.followers:
         steps = []  # all compile the same, by running it
     else:
-        rows, longest = sorted({shapes.rows[0], shapes.rows[-1]}), max(shapes.chunks)
+        rows = sorted({shapes.rows[0], shapes.rows[-1]})
+        longest = max(shapes.chunks)
         device.shapes = StepShapes(rows, {longest: shapes.chunks[longest]}, shapes.widths[-1:])
 
     def compile_all() -> Iterator[str]:
@@ -56,7 +58,9 @@ class Job:
     """The engine's requests for one answer, and a queue of their outputs."""
 
     def __init__(self, prompts: Prompts, salt: bytes):
-        self.prompts, self.salt, self.requests = prompts, salt, list[Request]()
+        self.prompts = prompts
+        self.salt = salt
+        self.requests = list[Request]()
         self.outputs: asyncio.Queue[Any] = asyncio.Queue()
 
     async def next(self) -> Any:
@@ -76,12 +80,14 @@ class EngineThread(threading.Thread):
     def __init__(self, engine: Engine, request_seconds: float):
         """Creates the thread without starting it; `request_seconds` is the time limit of an answer."""
         super().__init__(name="engine", daemon=True)
-        self.engine, self.calls = engine, queue.SimpleQueue[Callable[[], None] | None]()
+        self.engine = engine
+        self.calls = queue.SimpleQueue[Callable[[], None] | None]()
         self.loop = asyncio.get_running_loop()
         self.jobs: set[Job] = set()  # used by the event loop
         self.places: dict[int, tuple[Job, int]] = {}  # by the id of an engine's request; used by this thread
         self.request_seconds, self.busy_since = request_seconds, math.inf  # start of the running step
-        self.failed, self.ending, self.ready = False, False, asyncio.Event()  # ready: warmed up
+        self.failed = self.ending = False
+        self.ready = asyncio.Event()  # set once the engine is warmed up
         self.compiling: threading.Thread | None = None  # compiles more shapes of steps
 
     def run(self) -> None:

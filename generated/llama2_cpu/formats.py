@@ -265,7 +265,8 @@ def open_csv(content: Content, field: str, delimiter: str = ",") -> Documents:
     try:
         names = next(rows, [])
         check_column(names, field)
-        column, start = names.index(field), end
+        column = names.index(field)
+        start = end
         for row in rows:
             if row and len(row) != len(names):
                 raise ValueError(f"{len(row)} cells, and the first line has {len(names)}")
@@ -300,7 +301,8 @@ READING = threading.Lock()  # keeps threads from reading a row group several tim
 
 
 def open_parquet(content: Content, field: str) -> Documents:
-    path, pyarrow = content.path, import_pyarrow(content.path)
+    path = content.path
+    pyarrow = import_pyarrow(content.path)
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             if not chat_columns(file.schema_arrow, field):
@@ -335,7 +337,8 @@ def open_parquet(content: Content, field: str) -> Documents:
 
 def open_arrow(content: Content, field: str) -> Documents:
     """Maps a file or stream of record batches into memory, as `save_to_disk` of datasets writes."""
-    path, pyarrow = content.path, import_pyarrow(content.path)
+    path = content.path
+    pyarrow = import_pyarrow(content.path)
     try:
         is_file = content.read(0, min(content.size, 6)) == b"ARROW1"
         open_batches = pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream

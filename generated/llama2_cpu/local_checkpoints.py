@@ -53,7 +53,8 @@ class LocalCheckpoints:
         on_all_processes(lambda: name_run(name_file))
         place = hashlib.sha256(str(directory).encode()).hexdigest()[:8]  # differs for a copy of the directory
         run = absolute(config.local_checkpoint_dir) / f"{on_all_processes(name_file.read_text)}-{place}"
-        self.config, self.folder = config, run / str(jax.process_index())
+        self.config = config
+        self.folder = run / str(jax.process_index())
         self.thread = concurrent.futures.ThreadPoolExecutor(1)
 
     def begin(self, step: int) -> None:

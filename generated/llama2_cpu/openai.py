@@ -70,7 +70,8 @@ class Refusal(Exception):
     def __init__(self, status: int, message: str, param: str | None = None, code: str | None = None):
         super().__init__(message)
         kind = {429: "rate_limit_error"}.get(status, "invalid_request_error" if status < 500 else "server_error")
-        self.status, code = status, code or CODES.get(status)
+        self.status = status
+        code = code or CODES.get(status)
         self.content = {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
@@ -263,7 +264,9 @@ class Chat(Fields):
     """A request to /v1/chat/completions."""
 
     PREFIX, OBJECT, CHUNK, INPUT = "chatcmpl", "chat.completion", "chat.completion.chunk", "messages"
-    echo, prompts, least = False, (None,), 1  # least: an answer gets what is left of the context
+    echo = False
+    prompts = (None,)
+    least = 1  # an answer gets what is left of the context
 
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
     tools: list[dict[str, Any]] = msgspec.field(default_factory=list)

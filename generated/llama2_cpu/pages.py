@@ -95,7 +95,8 @@ def pages_per_block(size: int) -> int:
 
 def block_table_width(tokens: int, size: int) -> int:
     """Returns how many pages of `size` positions a block table has for these tokens: whole blocks, or less than one."""
-    pages, block = -(-tokens // size), pages_per_block(size)
+    pages = -(-tokens // size)
+    block = pages_per_block(size)
     return pages if pages < block else -(-pages // block) * block
 
 

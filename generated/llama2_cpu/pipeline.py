@@ -51,7 +51,9 @@ def scan_stages(f: Callable, init: Array, xs: Any, config: ModelConfig) -> tuple
     """
     mesh = jax.sharding.get_abstract_mesh()
     S = 1 if mesh.empty else mesh.shape["stage"]
-    M, R, rows = microbatches(config, S), config.pipeline_repeats, len(init)
+    M = microbatches(config, S)
+    R = config.pipeline_repeats
+    rows = len(init)
     if S == 1 or rows % M or not len(jax.tree.leaves(xs)[0]):
         return jax.lax.scan(f, init, xs, unroll=True)
 
@@ -69,7 +71,8 @@ def scan_stages(f: Callable, init: Array, xs: Any, config: ModelConfig) -> tuple
 
     def run(parts: Array, xs: Any) -> tuple[Array, Any]:
         """Runs one stage: parts [1, M, B / M, T, D], xs [R, layers of the stage in a round, ...]."""
-        stage, parts = jax.lax.axis_index("stage"), parts[0]
+        stage = jax.lax.axis_index("stage")
+        parts = parts[0]
 
         def iterate(x: Array, iteration: Array) -> tuple[Array, Any]:
             place = iteration - stage  # S microbatches go through all rounds, then the next S

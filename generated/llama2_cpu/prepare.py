@@ -49,11 +49,13 @@ def plan_shards(files: list[Path], sizes: list[int]) -> list[Shard]:
     goal = min(max(2 ** (max(sum(sizes) // 256, 1).bit_length() - 1), 2**20), 2**30)
     plan, group, total = [], [], 0
     for path, size in zip(files, sizes, strict=True):
-        group, total = [*group, path], total + size
+        group = [*group, path]
+        total = total + size
         if total >= goal or path == files[-1]:
             parts = max(1, round(total / goal))
             plan += [(tuple(group), part, parts) for part in range(parts)]
-            group, total = [], 0
+            group = []
+            total = 0
     return plan
 
 
@@ -66,7 +68,9 @@ def write_shard(
     and, by special token, of its documents that hold the text of that token.
     """
     (documents, left_out, _), tokenizer = last_opened(files, field), load_tokenizer(name, special)
-    dtype, names, special_counts = token_type(tokenizer), special_texts(tokenizer), collections.Counter[str]()
+    dtype = token_type(tokenizer)
+    names = special_texts(tokenizer)
+    special_counts = collections.Counter[str]()
     numbers = range(len(documents) * part // parts, len(documents) * (part + 1) // parts)
     rules = (read_description(str(path.parent)) or {}).get("chat")
     chats = Chats(tokenizer, name, rules["loss_on"]) if rules else None
@@ -204,7 +208,8 @@ def write_shards(
     Returns the number of rows left out, and the counts of special tokens' texts, as `write_shard` does; `options` are
     its last arguments.
     """
-    left_out, special = 0, collections.Counter[str]()
+    left_out = 0
+    special = collections.Counter[str]()
     missing = [name for name, number in counts.items() if number is None]
     try:
         with pool:
@@ -214,7 +219,8 @@ def write_shards(
             try:
                 for future in rich.progress.track(done, "shards", len(counts), len(counts) - len(missing)):
                     counts[futures[future]], nulls, names = future.result()
-                    left_out, special = left_out + nulls, special + names
+                    left_out = left_out + nulls
+                    special = special + names
             finally:
                 for worker in multiprocessing.active_children() if None in counts.values() else ():
                     worker.terminate()

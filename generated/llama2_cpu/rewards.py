@@ -37,7 +37,9 @@ class Rewards:
     """Rewards completions by `call`, some at a time, each in at most `seconds`."""
 
     def __init__(self, name: str, seconds: float, flag: str = "--reward", call: Callable = reward):
-        self.name, self.seconds, self.call = f"{flag} {name}", seconds, call
+        self.name = f"{flag} {name}"
+        self.seconds = seconds
+        self.call = call
         module, _, function = name.partition(":")
         try:
             self.function = getattr(importlib.import_module(module), function)
@@ -69,7 +71,8 @@ class Rewards:
         returns no number.
         """
         futures = [self.pool.schedule(self.call, (self.function, *one), timeout=self.seconds) for one in completions]
-        rewards, is_warned = list[Any](), False
+        rewards = list[Any]()
+        is_warned = False
         for future, (prompt, completion, _) in zip(futures, completions, strict=True):
             where = f"{self.name}: on the completion {str(completion)[:200]!r} of {str(prompt)[:200]!r}"
             try:

@@ -38,7 +38,8 @@ class ServeSettings(ModelSettings):
     @property
     def keys(self) -> tuple[str, ...]:
         """Returns the keys of clients. Raises InputError for an empty key, or no key if other machines can connect."""
-        keys, variable = self.api_key, os.environ.get("SERVE_API_KEY")
+        keys = self.api_key
+        variable = os.environ.get("SERVE_API_KEY")
         keys = keys or (() if variable is None else tuple(variable.split(",")))
         if not all(key.strip() for key in keys):
             raise InputError("--api-key or SERVE_API_KEY is empty: give a key, or leave it out")

@@ -76,7 +76,8 @@ def connect() -> list[socket.socket]:
 
     Process 0 reads nothing from them but a secret that only processes of the job know.
     """
-    is_first, line = jax.process_index() == 0, ""
+    is_first = jax.process_index() == 0
+    line = ""
     if is_first:
         address = own_address()
         server = socket.create_server(("", 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET)

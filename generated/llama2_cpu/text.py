@@ -74,7 +74,8 @@ class Detokenizer:
     """
 
     def __init__(self, tokenizer: AnyTokenizer, prompt: list[int]):
-        self.tokenizer, self.byte_level = tokenizer, is_byte_level(tokenizer)
+        self.tokenizer = tokenizer
+        self.byte_level = is_byte_level(tokenizer)
         self.utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self.before: list[int] = []  # the last token with text, on which the next one's spacing depends
         self.run: list[int] = []  # pending byte tokens, at most one run

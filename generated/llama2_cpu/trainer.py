@@ -104,7 +104,8 @@ def piece_sizes(source: grain.MapDataset) -> grain.MapDataset:
 
 def steps_left(data: Batches, epochs: float) -> int:
     """Counts the batches until the documents have come so often, by packing them without reading them again."""
-    counted, steps = copy.copy(data), 0
+    counted = copy.copy(data)
+    steps = 0
     weights = [weight for weight, _ in split_mixture(data.config.data)]
     counted.source = grain.MapDataset.mix([piece_sizes(source) for source in data.source.parents], weights)
     counted.set_state(data.get_state(), 0)

@@ -41,7 +41,8 @@ def main() -> None:
     model = with_matrices_in(config.dtype, model)
     tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
     tokens = tokenizer.encode_prompt(settings.prompt) or [tokenizer.eos]
-    length, most = len(tokens) + settings.max_tokens, config.context_length
+    length = len(tokens) + settings.max_tokens
+    most = config.context_length
     if not 0 < settings.max_tokens or length > most or not 0 < settings.top_k <= config.vocab_size:
         raise InputError(f"{len(tokens)} tokens and --max-tokens: 1 to {most} in all; --top-k: to {config.vocab_size}")
     text = np.pad(np.array([tokens] * jax.device_count(), np.int32), ((0, 0), (0, settings.max_tokens)))

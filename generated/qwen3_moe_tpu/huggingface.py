@@ -77,7 +77,8 @@ def hf_structure(config: Config) -> Iterator[tuple[str, Any, str]]:
     yield "rope_scaling", None, "a rope of that scaling"
     yield "sliding_window", None, "sliding windows (model/sliding_window)"
     yield "norm_topk_prob", True, "weights as the softmax gives them, by leaving model/normalised_top_k out,"
-    step, sparse = 1, range(config.layers)
+    step = 1
+    sparse = range(config.layers)
     yield "decoder_sparse_step", step, "layers with experts in that step"
     dense = [number for number in range(config.layers) if number not in sparse and (number + 1) % step == 0]
     yield "mlp_only_layers", dense, "layers of that pattern"
