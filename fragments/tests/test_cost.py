@@ -5,12 +5,13 @@ import jax.numpy as jnp
 import pytest
 
 from generator.language import requires
-from generator.language.roles import CHIPS, Program, array_bytes, first_group, grouped_flops, step_cost
+from generator.language.roles import CHIPS, Chip, Program, array_bytes, first_group, grouped_flops, step_cost
 
 requires("cost/program")
 
 # a product of 64 x 64 matrices takes a microsecond: 2 * 64**3 FLOPs at the peak, or 1,000 cycles
-CHIP = {"peak": 2e6 * 64**3, "bandwidth": 1e15, "clock": 1e9, "link": 1e9, "network": 1e8, "efficiency": 0.5}
+NUMBERS = {"peak": 2e6 * 64**3, "bandwidth": 1e15, "clock": 1e9, "link": 1e9, "network": 1e8, "efficiency": 0.5}
+CHIP = Chip(**{name: NUMBERS.get(name) for name in Chip._fields})  # the others describe it to a compiler
 
 PROGRAM = """HloModule step, is_scheduled=true
 
@@ -47,7 +48,7 @@ def test_a_collective_is_hidden_by_the_work_between_its_start_and_its_end():
     gathered, summed = 4096 * 4 * 3 / 4 / 1e9, 2 * 1024 * 4 * 3 / 4 / 1e9  # what three others have; there and back
     assert cost.parts["collectives"] == pytest.approx(gathered + summed)
     assert cost.parts["exposed"] == pytest.approx(summed)
-    slower = step_cost(PROGRAM, CHIP | {"link": 1e8, "network": 1e8}, places)
+    slower = step_cost(PROGRAM, CHIP._replace(link=1e8, network=1e8), places)
     assert slower.parts["exposed"] == pytest.approx(10 * (gathered + summed) - cost.parts["products"])
     assert slower.seconds == pytest.approx(10 * (gathered + summed))
 
