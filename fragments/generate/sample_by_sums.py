@@ -35,5 +35,5 @@ def _(model, text):
 
 @splice("traced.more", optional=True)
 def _(programs):
-    model, text = jax.eval_shape(lambda: new_state(CONFIG).model), np.zeros((1, 32), np.int32)
-    programs["sample"] = next_token.trace(model, text, 8, np.float32(1), 4, np.ones(32, np.float32))
+    decoder, text = jax.eval_shape(lambda: new_state(CONFIG).model), np.zeros((1, 32), np.int32)
+    programs["sample"] = next_token.trace(decoder, text, 8, np.float32(1), 4, np.ones(32, np.float32))
