@@ -14,7 +14,7 @@ from generator.thread.functions import REQUEST, Call, Function
 from generator.thread.graph import CallGraph
 from generator.weave.adapt import Need
 
-_LITERAL = re.compile(r"True|False|-?\d+(\.\d+)?")
+_LITERAL = re.compile(r'''True|False|-?\d+(\.\d+)?|"\w*"''')
 
 
 @dataclass
