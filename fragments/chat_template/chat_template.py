@@ -59,7 +59,7 @@ class Renderer:
     def start(self) -> Any:
         # -P, as modules beside this one share names with the standard library; the API key stays out of its environment
         command = [sys.executable, "-P", Path(__file__).with_name("render.py"), str(self.seconds)]
-        environment = {name: value for name, value in os.environ.items() if name != "SERVE_API_KEY"}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("SERVE_")}
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
         self.stop = weakref.finalize(self, stop, self.process)

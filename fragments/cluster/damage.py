@@ -112,7 +112,9 @@ def _(self, steps, targets, data, step, config, place, abstract_trees, trees):
             print(f"warning: checkpoint {damage}", file=sys.stderr)
             damaged.append(step)
     if trees is None:
-        raise InputError(f"{self.directory}: every checkpoint is damaged: restore one, or give another directory")
+        others = sorted(on_all_processes(self.steps, WAITS).difference(damaged))
+        remedy = f"there are also those of steps {others}" if others else "restore one, or give another directory"
+        raise InputError(f"{self.directory}: {'this' if others else 'every'} checkpoint is damaged: {remedy}")
 
 
 @splice("Checkpoints.found")

@@ -2,9 +2,9 @@
 
 import json
 import zlib
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
-import grain
 import numpy as np
 import tyro
 
@@ -17,7 +17,6 @@ from generator.language.roles import (
     InputError,
     load_tokenizer,
     open_documents,
-    open_files,
     prepare,
     read_description,
     show,
@@ -56,7 +55,7 @@ def weighted_pieces(config: Config, tokens: np.ndarray, parts: list[slice], sour
     return [piece for piece in pieces if piece["weights"].any()]
 
 
-def are_chats(documents: grain.MapDataset) -> bool:
+def are_chats(documents: Sequence[str]) -> bool:
     """Returns whether documents are chats, as the first one is."""
     return any(document.startswith(CHAT_MARK) for document in documents[:1])
 
@@ -127,8 +126,8 @@ def loss_on() -> Annotated[Literal["assistant", "last", "all"], tyro.conf.arg(he
 
 
 @splice("prepare.rules")
-def _(rules, files, text_field, tokenizer, special_tokens, loss_on):
-    if are_chats(open_files(files[:1], text_field)[0]):
+def _(rules, first, tokenizer, special_tokens, loss_on):
+    if are_chats(first):
         rules |= {"chat": Chats(load_tokenizer(tokenizer, special_tokens), tokenizer, loss_on).rules()}
 
 

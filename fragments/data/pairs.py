@@ -11,7 +11,6 @@ from generator.language.roles import (
     InputError,
     is_cut,
     is_pair,
-    open_files,
     read_description,
     tell_of,
 )
@@ -79,8 +78,8 @@ def _(record, dtype, described, tokens):
 
 
 @splice("prepare.rules", after="chat_data")
-def _(rules, files, text_field):
-    if any(map(is_pair, open_files(files[:1], text_field)[0][:1])):
+def _(rules, first):
+    if any(map(is_pair, first)):
         rules |= {"pairs": True}
 
 

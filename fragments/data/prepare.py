@@ -119,6 +119,12 @@ def check_apart(out: str, source: str, files: list[Path]) -> None:
         raise InputError(f"{out}: must not be in {source}, nor that in it: give another folder")
 
 
+def first_document(files: list[Path], text_field: str) -> list[str]:
+    """Returns the first document of the files, alone; nothing if there is none."""
+    sources = (open_files([file], text_field)[0] for file in files)
+    return next(([documents[0]] for documents in sources if len(documents)), [])
+
+
 def sizes_and_times(files: list[Path]) -> dict[Path, tuple[int, int]]:
     """Returns the size and the modification time, in nanoseconds, of each file."""
     return {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
@@ -250,7 +256,7 @@ def prepare(
     check_apart(out, source, files)
     loaded = load_tokenizer(tokenizer, special_tokens)
     rules = {"source": source, "text_field": text_field, "tokenizer": identity(loaded)}
-    point("prepare.rules", rules, files, text_field, tokenizer, special_tokens)
+    point("prepare.rules", rules, tokenizer, special_tokens, first=first_document(files, text_field))
     stats = sizes_and_times(files)
     shards = plan_shards(files, [size for size, _ in stats.values()])
     plan = {name_shard([(str(x), *stats[x]) for x in group], *part, rules): (group, *part) for group, *part in shards}

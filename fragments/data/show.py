@@ -6,7 +6,7 @@ from pathlib import Path
 
 import tyro
 
-from generator.language import requires
+from generator.language import point, requires
 from generator.language.roles import (
     PRESETS,
     Config,
@@ -32,7 +32,9 @@ def show(config: tyro.conf.OmitArgPrefixes[Config] = PRESETS["tiny"], out: str =
     tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
     config = dataclasses.replace(config, vocab_size=max(config.vocab_size, tokenizer.vocab_size))
     check_config(config)
-    order = repeat(open_source(config, "train"), config.seed)
+    source = open_source(config, "train")
+    with point("show.order", config, source):
+        order = repeat(source, config.seed)
     packed = itertools.islice(Sequences(order, config.sequence_length), config.batch_size)
     rows = [join_pieces(pieces, config.sequence_length) for pieces in packed]
     Path(out).expanduser().write_text(batch_page(rows, tokenizer, config.data), encoding="utf-8")

@@ -39,6 +39,9 @@ def sampling_problems(sampling: SamplingParams, prompt: Sequence[int], vocab_siz
         foreign = [token for token in tokens if not 0 <= token < vocab_size]
         source = f"of another tokenizer: the vocabulary has {vocab_size}"
         problems += [(field, f"{field} has token {token} {source}") for token in foreign[:1]]
+    biases = sampling.logit_bias.values()
+    if not all(isinstance(bias, int | float) and -1e30 <= bias <= 1e30 for bias in biases):
+        problems.append(("logit_bias", "logit_bias: must be numbers from -1e30 to 1e30"))
     return problems if prompt else [*problems, ("prompt", "a prompt is empty: start it with bos")]
 
 

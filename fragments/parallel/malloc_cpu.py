@@ -19,6 +19,8 @@ def keep_memory() -> None:
             ctypes.CDLL(None).mallopt(option, value)
 
 
-@splice("make_mesh.start")
+@splice("command.given")
 def _():
+    from generator.language.roles import keep_memory
+
     keep_memory()

@@ -24,7 +24,7 @@ from ray.serve.exceptions import RayServeException
 from starlette import requests
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from generator.language import requires, setting
+from generator.language import point, requires, setting
 from generator.language.roles import InputError, ServeSettings, ending_with_messages
 
 requires("serve/serve")
@@ -151,6 +151,7 @@ def main() -> None:
     settings = tyro.cli(ReplicaSettings, prog=f"python -m {__package__}.replicas")
     served = tyro.cli(ServeSettings, prog=f"python -m {package}.serve", args=settings.server)
     _ = served.keys  # checked before Ray is asked
+    point("replicas.served", served)
     if min(settings.replicas, served.port) < 1:
         raise InputError("--replicas and --port: must be at least 1")
     command = [f"{package}.serve", *settings.server, "--host=127.0.0.1", "--port=0"]

@@ -43,8 +43,8 @@ def load_weights(engine: EngineThread, settings: ServeSettings, problem: concurr
         try:
             replace_weights(engine.engine, models.pop(), settings.recompute)
             problem.set_result("")
-        except InputError as error:
-            problem.set_result(str(error))
+        except (InputError, MemoryError, jax.errors.JaxRuntimeError) as error:
+            problem.set_result(str(error).partition("\n")[0])
 
     try:
         _, *models, _ = load_to_serve(settings)
@@ -81,3 +81,9 @@ def _(self, routes):
     routes.append(
         Route("/v1/load", functools.partial(load, self.engine, self.settings, asyncio.Lock()), methods=["POST"])
     )
+
+
+@splice("replicas.served", optional=True)
+def _(served):
+    if served.load_key:
+        raise InputError("--load-key: a load reaches one replica: leave it out, and start the replicas anew")

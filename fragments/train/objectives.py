@@ -63,7 +63,7 @@ def _(names):
     names.add("objective")
 
 
-@splice("evaluate_held_out.mean", after="preemption")
+@splice("evaluate_held_out.mean", before="preemption")
 def _(sums, step, monitor):
     proceed()
     for metric in sums[0]["objective"]:

@@ -317,7 +317,9 @@ def show(config: tyro.conf.OmitArgPrefixes[Config] = PRESETS["tiny"], out: str =
     tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
     config = dataclasses.replace(config, vocab_size=max(config.vocab_size, tokenizer.vocab_size))
     check_config(config)
-    order = repeat(open_source(config, "train"), config.seed)
+    source = open_source(config, "train")
+    weights = [weight for weight, _ in split_mixture(config.data)]
+    order = grain.MapDataset.mix([repeat(parent, config.seed) for parent in source.parents], weights)
     packed = itertools.islice(Sequences(order, config.sequence_length), config.batch_size)
     rows = [join_pieces(pieces, config.sequence_length) for pieces in packed]
     Path(out).expanduser().write_text(batch_page(rows, tokenizer, config.data), encoding="utf-8")

@@ -154,7 +154,7 @@ def open_jsonl(content: Content, field: str) -> Documents:
             begin, size = size, size + len(row)
             if b"null" in row and get(row, n) is None:
                 left_out += 1
-            elif row.rstrip(b"\r\n"):
+            elif row.strip():
                 lines.extend((n, begin, size))
         if kept:
             with contextlib.suppress(OSError):  # the run says that its directory cannot be written

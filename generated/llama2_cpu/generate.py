@@ -72,10 +72,10 @@ def main() -> None:
         print(text.end())
     else:
         try:
-            texts = as_text(Path(prompts).read_bytes(), prompts).splitlines()
+            texts = as_text(Path(prompts).read_bytes(), prompts).removesuffix("\n").split("\n")
         except OSError as error:
             raise InputError(f"--prompts {prompts}: {error.strerror}: give a file with a prompt on each line") from None
-        if not texts:
+        if texts == [""]:
             raise InputError(f"--prompts {prompts}: it has no prompts: give a file with one on each line")
         engine = Engine(config, model, ends, EngineSettings(queue=len(texts)), mesh)
         for text, request in zip(texts, engine.generate([*map(encode, texts)], sampling), strict=True):

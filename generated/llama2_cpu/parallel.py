@@ -18,18 +18,6 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from .errors import InputError
 
-
-def keep_memory() -> None:
-    """Makes glibc keep freed memory: buffers that are new in each step cost a page fault every 4 KiB.
-
-    Call it before JAX starts its threads: a thread's own heap would be too small for the buffers.
-    """
-    jax.config.update("jax_cpu_enable_async_dispatch", False)  # else two steps at once have buffers
-    if sys.platform == "linux":
-        for option, value in (-1, -1), (-4, 0), (-8, 1):  # M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX of malloc.h
-            ctypes.CDLL(None).mallopt(option, value)
-
-
 # Logical axis -> mesh axes. An axis that is not here (None in a spec) is not split.
 RULES = {
     "batch": ("data", "fsdp"),
@@ -52,7 +40,6 @@ def make_mesh(
     stage: int = 1,
 ) -> Mesh:
     """Returns the mesh of all devices, or of `devices`. One size may be -1: it takes the devices left."""
-    keep_memory()
     devices = jax.devices() if devices is None else devices
     sizes = {"data": data, "fsdp": fsdp, "tensor": tensor}
     sizes |= {"context": context, "tensor": sizes.pop("tensor")}  # tensor stays last: it sends the most
@@ -188,6 +175,17 @@ class LazyArray:
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
         return self.read(self.name)
+
+
+def keep_memory() -> None:
+    """Makes glibc keep freed memory: buffers that are new in each step cost a page fault every 4 KiB.
+
+    Call it before JAX starts its threads: a thread's own heap would be too small for the buffers.
+    """
+    jax.config.update("jax_cpu_enable_async_dispatch", False)  # else two steps at once have buffers
+    if sys.platform == "linux":
+        for option, value in (-1, -1), (-4, 0), (-8, 1):  # M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX of malloc.h
+            ctypes.CDLL(None).mallopt(option, value)
 
 
 SETTINGS = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"

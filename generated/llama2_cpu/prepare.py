@@ -129,6 +129,12 @@ def check_apart(out: str, source: str, files: list[Path]) -> None:
         raise InputError(f"{out}: must not be in {source}, nor that in it: give another folder")
 
 
+def first_document(files: list[Path], text_field: str) -> list[str]:
+    """Returns the first document of the files, alone; nothing if there is none."""
+    sources = (open_files([file], text_field)[0] for file in files)
+    return next(([documents[0]] for documents in sources if len(documents)), [])
+
+
 def sizes_and_times(files: list[Path]) -> dict[Path, tuple[int, int]]:
     """Returns the size and the modification time, in nanoseconds, of each file."""
     return {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
@@ -241,7 +247,7 @@ def prepare(
     text_field: str = "text",
     workers: int = os.cpu_count() or 1,
     shard: str = "0/1",
-    loss_on: Annotated[Literal["assistant", "last", "all"], tyro.conf.arg(help="As --loss-on of train.")] | None = None,
+    loss_on: Annotated[Literal["assistant", "last", "all"], tyro.conf.arg(help="As --loss-on of train.")] = "assistant",
     on: Annotated[Literal["ray"] | None, tyro.conf.arg(help="ray: tasks of a CPU each, not --workers.")] = None,
 ) -> None:
     """Tokenises documents into a new folder, for --data of train. When started again, it resumes.
@@ -255,8 +261,6 @@ def prepare(
         workers: Number of parallel processes.
         shard: I/N does the share of task I of N, 0 to N - 1, of an array; what ends last completes the folder.
     """
-    if loss_on is None:
-        loss_on = "assistant"
     if "://" in out or workers < 1:
         raise InputError(f"{out} --workers {workers}: must be a folder on a disk, and at least one worker")
     task, tasks = parse_shard(shard)
@@ -264,9 +268,9 @@ def prepare(
     check_apart(out, source, files)
     loaded = load_tokenizer(tokenizer, special_tokens)
     rules = {"source": source, "text_field": text_field, "tokenizer": identity(loaded)}
-    if are_chats(open_files(files[:1], text_field)[0]):
+    if are_chats(first_document(files, text_field)):
         rules |= {"chat": Chats(load_tokenizer(tokenizer, special_tokens), tokenizer, loss_on).rules()}
-    if any(map(is_pair, open_files(files[:1], text_field)[0][:1])):
+    if any(map(is_pair, first_document(files, text_field))):
         rules |= {"pairs": True}
     stats = sizes_and_times(files)
     shards = plan_shards(files, [size for size, _ in stats.values()])

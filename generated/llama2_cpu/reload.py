@@ -30,8 +30,8 @@ def load_weights(engine: EngineThread, settings: ServeSettings, problem: concurr
         try:
             replace_weights(engine.engine, models.pop(), settings.recompute)
             problem.set_result("")
-        except InputError as error:
-            problem.set_result(str(error))
+        except (InputError, MemoryError, jax.errors.JaxRuntimeError) as error:
+            problem.set_result(str(error).partition("\n")[0])
 
     try:
         _, *models, _ = load_to_serve(settings)

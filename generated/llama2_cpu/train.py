@@ -58,8 +58,10 @@ def main() -> None:
 
     from .checkpoints import newest_config
     from .cluster import join_job, run_in_children
+    from .parallel import keep_memory
     from .trainer import train
 
+    keep_memory()
     if first_pass.restarts:
         run_in_children(first_pass.restarts)
     join_job()

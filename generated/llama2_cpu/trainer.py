@@ -185,10 +185,10 @@ def evaluate_held_out(
         total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
         monitor.record(step, {"eval/loss": total / targets})
         print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
-    for metric in sums[0]["objective"]:
-        mean = sum(float(x["objective"][metric]) for x in sums) / sum(float(x["targets"]) for x in sums)
-        monitor.record(step, {f"eval/{metric}": mean})
-        print(f"step {step}: {metric} on held-out data {mean:.4f}", flush=True)
+        for metric in sums[0]["objective"]:
+            mean = sum(float(x["objective"][metric]) for x in sums) / sum(float(x["targets"]) for x in sums)
+            monitor.record(step, {f"eval/{metric}": mean})
+            print(f"step {step}: {metric} on held-out data {mean:.4f}", flush=True)
 
 
 def train(config: Config) -> None:

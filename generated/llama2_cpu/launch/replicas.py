@@ -151,6 +151,8 @@ def main() -> None:
     settings = tyro.cli(ReplicaSettings, prog=f"python -m {__package__}.replicas")
     served = tyro.cli(ServeSettings, prog=f"python -m {package}.serve", args=settings.server)
     _ = served.keys  # checked before Ray is asked
+    if served.load_key:
+        raise InputError("--load-key: a load reaches one replica: leave it out, and start the replicas anew")
     if min(settings.replicas, served.port) < 1:
         raise InputError("--replicas and --port: must be at least 1")
     command = [f"{package}.serve", *settings.server, "--host=127.0.0.1", "--port=0"]
