@@ -166,7 +166,7 @@ MUTATIONS = [
     ),
     fragment(
         "train/step",
-        "gradients = jax.tree.map(lambda g: g / targets, gradients)",
+        "gradients = jax.tree.map(lambda g: g / target_count, gradients)",
         'gradients = jax.tree.map(lambda g: g / len(batch["tokens"]), gradients)',
         "gradients are divided by rows",
         "llama2_cpu/tests/test_train.py llama2_cpu/tests/test_adamw.py",
@@ -178,7 +178,13 @@ MUTATIONS = [
         "infinite gradients are taken",
         "llama2_cpu/tests/test_faults.py",
     ),
-    fragment("train/cosine", "(done + 1)", "(done)", "the rate is late by a step", "llama2_cpu/tests/test_cosine.py"),
+    fragment(
+        "train/cosine",
+        "(updates_done + 1)",
+        "(updates_done)",
+        "the rate is late by a step",
+        "llama2_cpu/tests/test_cosine.py",
+    ),
     fragment("train/decays", "len(p.axes) > 1", "len(p.axes) > 0", "norms decay", "llama2_cpu/tests/test_adamw.py"),
     fragment(
         "train/adamw",
@@ -211,7 +217,7 @@ MUTATIONS = [
     ),
     fragment(
         "formats/formats",
-        'elif row.rstrip(b"\\r\\n"):',
+        "elif row.strip():",
         "else:",
         "blank lines are documents",
         "llama2_cpu/tests/test_documents.py",

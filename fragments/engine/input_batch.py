@@ -29,7 +29,7 @@ class InputBatch:
         self.sampling = default_sampling_metadata(slots + 1)
 
     def add(self, request: Request, values: dict[str, int]) -> None:
-        """Writes the row of a request that has a slot and pages now; `values` are columns that its sampling has not."""
+        """Writes the row of a request that has a slot and pages now; `values` are the columns that sampling lacks."""
         for name, column in self.sampling._asdict().items():
             column[request.slot] = values[name] if name in values else getattr(request.sampling, name)
         self.top[request.slot] = request.sampling.logprobs > 0

@@ -46,14 +46,12 @@ def score_tasks(config: Config, model: Decoder, mesh: Mesh, table: Any) -> dict[
     return {f"eval/{task}/{name.removesuffix(',none')}": x for (task, name), x in numbers.items()}
 
 
-def open_tasks(config: Config, mesh: Mesh, held_out: list[dict]) -> Any:
+def open_tasks(config: Config, mesh: Mesh) -> Any:
     """Returns lm-eval's table of tasks; None without --eval-tasks. Raises InputError if they cannot be evaluated."""
     if not config.eval_tasks:
         return None
     if jax.process_count() > 1 or any(mesh.shape.get(axis, 1) > 1 for axis in ("stage", "context")):
         raise InputError("--eval-tasks: needs one process, without --mesh-stage and --mesh-context")
-    if not held_out:
-        raise InputError("--eval-tasks: comes with evaluations on held-out data: give --eval-share or --eval-data")
     return find_tasks(config.eval_tasks)
 
 
@@ -68,9 +66,15 @@ def record_tasks(step: int, config: Config, model: Decoder, mesh: Mesh, table: A
         print(f"step {step}: {', '.join(f'{name} {x:.4f}' for name, x in scores.items())}", flush=True)
 
 
-@splice("train.opened")
-def _(config, mesh, held_out):
-    tasks = open_tasks(config, mesh, held_out)
+@splice("train.ready")
+def _(config, mesh):
+    tasks = open_tasks(config, mesh)
+
+
+@splice("train.directory")
+def _(config, held_out):
+    if config.eval_tasks and not held_out:
+        raise InputError("--eval-tasks: comes with evaluations on held-out data: give --eval-share or --eval-data")
 
 
 @splice("train.evaluated_first", "train.evaluated", before="goodput")

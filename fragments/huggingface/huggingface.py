@@ -1,5 +1,6 @@
 """Hugging Face checkpoints: config.json and safetensors."""
 
+import itertools
 import json
 from collections.abc import Iterator, Set
 from pathlib import Path
@@ -75,23 +76,20 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
 def hf_views(arrays: dict[str, np.ndarray], config: Config) -> dict[str, np.ndarray]:
     """Returns views of parameters, by Hugging Face name and in its layout; writes go to the parameters."""
     views = {name: rearrange(arrays[path], layout) for path, name, layout in hf_tensors() if path in arrays}
-    if setting("one_stack"):
-        for parameter, name, layout in hf_layer_tensors():
-            for layer, values in zip(range(config.layers), arrays.get(f"layers.{parameter}", ()), strict=False):
-                with point("hf.layer", name, values):
-                    with point("hf.tensor", name, layer, values, layout):
-                        tensor, view = name.format(layer), rearrange(values, layout)
-                    with point("hf.view", views, tensor, view):
-                        views[tensor] = view
-    else:
-        for stack, numbers in layers.stacks.items():
-            for parameter, name, layout in hf_layer_tensors():
-                for layer, values in zip(numbers, arrays.get(f"{stack}.{parameter}", ()), strict=False):
-                    with point("hf.layer", name, values):
-                        with point("hf.tensor", name, layer, values, layout):
-                            tensor, view = name.format(layer), rearrange(values, layout)
-                        with point("hf.view", views, tensor, view):
-                            views[tensor] = view
+    for parameter, name, layout in hf_layer_tensors():
+        if setting("one_stack"):
+            numbered = enumerate(arrays.get(f"layers.{parameter}", ()))
+        else:
+            numbered = itertools.chain.from_iterable(
+                zip(numbers, arrays.get(f"{stack}.{parameter}", ()), strict=False)
+                for stack, numbers in layers.stacks.items()
+            )
+        for layer, values in numbered:
+            with point("hf.layer", name, values):
+                with point("hf.tensor", name, layer, values, layout):
+                    tensor, view = name.format(layer), rearrange(values, layout)
+                with point("hf.view", views, tensor, view):
+                    views[tensor] = view
     return views
 
 

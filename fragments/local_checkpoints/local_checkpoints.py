@@ -63,7 +63,7 @@ def name_run(file: epath.Path) -> None:
 
 
 class LocalCheckpoints:
-    """Checkpoints of which each process keeps the part of its own devices, for the same mesh, in a file.
+    """Checkpoints on local disks: each process saves the shards of its devices to a file, for the same mesh.
 
     One stays until a newer one is whole in all processes.
     """
@@ -167,10 +167,10 @@ def is_local_due(step: int, config: CheckpointConfig) -> bool:
     return config.local_checkpoint_every > 0 and step % config.local_checkpoint_every == 0
 
 
-@splice("check_config.together")
-def _(config, problems):
+@splice("train.settings")
+def _(config):
     if bool(config.local_checkpoint_dir) != bool(config.local_checkpoint_every):
-        problems.append("--local-checkpoint-dir and --local-checkpoint-every: give both, or neither")
+        raise InputError("--local-checkpoint-dir and --local-checkpoint-every: give both, or neither")
 
 
 @splice("restore_or_create.restore")

@@ -39,8 +39,8 @@ def _(total, highest, sinks):
 
 @splice("attend_tiles.context", optional=True)
 def _(attend_tiles, q, k, v, segment_ids, context, sinks):
-    context, logsumexp = attend_tiles(q, k, v, segment_ids)
-    context = context * jax.nn.sigmoid(logsumexp - sinks[:, None, None]).astype(context.dtype)  # less the sink's share
+    context, score_sums = attend_tiles(q, k, v, segment_ids)
+    context = context * jax.nn.sigmoid(score_sums - sinks[:, None, None]).astype(context.dtype)  # less the sink's share
 
 
 @splice("attend_cached.start", optional=True)

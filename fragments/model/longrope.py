@@ -87,8 +87,8 @@ def _(hf):
 
 @splice("checkpoints.config")
 def _(fields):
-    for name in "rope_short_factors", "rope_long_factors":
-        fields[name] = tuple(fields[name])  # a list in JSON
+    for factors in "rope_short_factors", "rope_long_factors":
+        fields[factors] = tuple(fields[factors])  # a list in JSON
 
 
 @splice("hf.rope_scaling")

@@ -32,7 +32,7 @@ Token = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 IGNORED = {"user", "metadata", "store", "service_tier", "safety_identifier"}  # have no effect on answers
 
 
-# fields of OpenAI's that ask for what this server has not, and whose absence a client can bear: told in the log
+# fields of OpenAI's that this server ignores, as clients can do without: each is logged once
 UNSUPPORTED = {"parallel_tool_calls", "prediction", "prompt_cache_retention", "verbosity", "web_search_options"}
 
 

@@ -20,8 +20,8 @@ def expert() -> int:
 
 
 @splice("make_mesh.sizes")
-def _(data, fsdp, tensor, sizes, expert):
-    sizes = {"data": data, "fsdp": fsdp, "expert": expert, "tensor": tensor}
+def _(sizes, expert):
+    sizes["expert"] = expert
 
 
 @provide("train")

@@ -28,8 +28,10 @@ def make_mesh(data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.
     """Returns the mesh of all devices, or of `devices`. One size may be -1: it takes the devices left."""
     point("make_mesh.start")
     devices = jax.devices() if devices is None else devices
-    with point("make_mesh.sizes", data, fsdp, tensor):
-        sizes = {"data": data, "fsdp": fsdp, "tensor": tensor}
+    # tensor comes last: it sends the most
+    sizes = {"data": data, "fsdp": fsdp}
+    point("make_mesh.sizes", sizes)
+    sizes["tensor"] = tensor
     flags = ", ".join(f"--mesh-{axis} {size}" for axis, size in sizes.items())
     rest = len(devices) // math.prod(size for size in sizes.values() if size > 0)
     shape = {axis: rest if size == -1 else size for axis, size in sizes.items()}

@@ -37,8 +37,7 @@ def stage() -> int:
 
 @splice("make_mesh.sizes", after="expert_mesh context")
 def _(sizes, stage):
-    proceed()
-    sizes |= {"stage": stage, "tensor": sizes.pop("tensor")}  # tensor stays last: it sends the most
+    sizes["stage"] = stage
 
 
 @splice("make_mesh.across")
@@ -127,7 +126,7 @@ def scan_stages(f: Callable, init: Array, xs: Any, config: ModelConfig) -> tuple
             return jax.lax.scan(f, init, xs)
 
     def call_on_rows(layer: nnx.Module, number: Array, x: Array, *values: Any, **named: Any) -> Any:
-        """Calls a layer with the rows of a microbatch of whatever has those of the batch."""
+        """Calls a layer with a microbatch: its rows of each argument whose first axis is the batch."""
 
         def take(value: Array) -> Array:
             if value.shape[:1] != (rows,):

@@ -101,7 +101,7 @@ class Rollouts(Batches):
                 self.rewards.check(prompt.source, prompt.fields)
         self.round = 0
         self.waiting = list[list[Sampled]]()  # the batches left of this round
-        self.metrics: dict[str, float] = {}  # of the completions, where this batch is the first of them
+        self.metrics: dict[str, float] = {}  # of a rollout, for its first batch; else none
         point("Rollouts.start", self, config)
 
     def follow(self, policy: Callable[[], Decoder], open_reference: Callable, folder: epath.Path | None) -> None:
@@ -201,7 +201,7 @@ class Rollouts(Batches):
         return [Sampled(x.prompt, x.tokens, x.logprobs, advantage) for x, advantage in pairs], metrics
 
     def completions(self, prompts: list[Prompt], requests: list[Request]) -> list[tuple[Any, str, dict[str, Any]]]:
-        """Returns what rewards are functions of: prompts, completions, and other fields of the rows."""
+        """Returns arguments of the reward function for each completion: prompt, completion, other fields."""
         with point("Rollouts.texts", self, requests):
             texts = [self.tokenizer.decode(x.tokens[:-1] if x.finish == "stop" else x.tokens) for x in requests]
         each = [prompt for prompt in prompts for _ in range(len(texts) // len(prompts))]

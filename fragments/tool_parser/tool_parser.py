@@ -22,7 +22,7 @@ DECODER = json.JSONDecoder(parse_constant=refuse_constant)
 
 
 def as_call(value: Any) -> dict[str, str] | None:
-    """Returns the name and the arguments, as JSON, of a call; None if the value is none."""
+    """Returns the name and the arguments, as JSON, of a call; None if the value is no tool call."""
     try:
         present = [value[name] for name in ("arguments", "parameters") if value.get(name) not in (None, "")]
         arguments = DECODER.decode(present[0]) if present and isinstance(present[0], str) else (present or [{}])[0]

@@ -15,7 +15,7 @@ from generator.language.roles import NonNegativeFloat, PositiveFloat, decays, le
 class TrainConfig:
     adam_b1: Annotated[float, 0, 0.999999] = 0.9  # decay of the mean of the gradients
     adam_b2: Annotated[float, 0, 0.999999] = 0.95  # decay of the mean of the squared gradients
-    moments_dtype: Literal["float32", "bfloat16"] = "float32"  # of the mean of gradients; of their squares: float32
+    moments_dtype: Literal["float32", "bfloat16"] = "float32"  # dtype of Adam's first moment; the second one is float32
     adam_epsilon: PositiveFloat = 1e-8  # added to the root of the mean square
     weight_decay: NonNegativeFloat = 0.1  # a step subtracts learning rate * weight_decay of each matrix
     max_gradient_norm: PositiveFloat = 1.0  # clips the global norm of the gradients to this

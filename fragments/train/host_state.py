@@ -25,7 +25,7 @@ requires("offload")
 
 
 def move(state: TrainState, config: Config, put: Callable) -> TrainState:
-    """Puts what Config.offload names elsewhere: the optimizer's state, or parameters and any average of them.
+    """Moves what Config.offload names: the optimizer's state, or parameters with their average if there is one.
 
     Scalars stay where they are.
     """

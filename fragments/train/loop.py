@@ -81,10 +81,9 @@ def train(config: Config) -> None:
     with point("train.data", config, batches):
         data = Batches(config, batches["tokens"].sharding)
         held_out = held_out_batches(config, data.rows)
-    point("train.opened", config, mesh, held_out)
     directory = absolute(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
     with contextlib.ExitStack() as stack:
-        point("train.directory", stack, directory, config)
+        point("train.directory", stack, directory, config, held_out)
         stack.enter_context(jax.set_mesh(mesh))
         checkpoints = Checkpoints(directory, config)
         step, state, is_restored = restore_or_create(config, mesh, checkpoints, data)

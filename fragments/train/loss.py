@@ -16,7 +16,7 @@ from generator.language.roles import RULES, Config, Decoder, Embedding, Positive
 
 class TrainConfig:
     logits_per_chunk: PositiveInt = 536_870_912  # logits of a device at a time; if it has more, it computes them twice
-    gradient_dtype: Literal["float32", "bfloat16"] = "float32"  # of matrices' gradients, also while they are summed
+    gradient_dtype: Literal["float32", "bfloat16"] = "float32"  # dtype of the gradients of matrices and of their sums
 
 
 @splice("check_config.together")

@@ -71,10 +71,10 @@ def _(config, decays, vectors, reference):
 @splice("test_adamw.updated", optional=True)
 def _(model, leaves, step):
     orthogonal = tuple(arrays(muon_matrices(model)))  # each path goes on with the sides of the matrix
-    for path, x in arrays(model).items():
+    for path, updated in arrays(model).items():
         if any(side.startswith(path) for side in orthogonal):
-            leaves[path].data = torch.tensor(x)  # Muon's
-        np.testing.assert_allclose(x, leaves[path].detach(), rtol=1e-4, atol=1e-6, err_msg=f"{path} {step}")
+            leaves[path].data = torch.tensor(updated)  # Muon's
+        np.testing.assert_allclose(updated, leaves[path].detach(), rtol=1e-4, atol=1e-6, err_msg=f"{path} {step}")
 
 
 @splice("test_adamw.moments", optional=True)

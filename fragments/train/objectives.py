@@ -32,7 +32,7 @@ def objectives() -> dict[str, Callable]:
 
 
 def check_objective(config: TrainConfig) -> None:
-    """Raises InputError for an objective that there is not, and for settings of another one."""
+    """Raises InputError for an unknown objective, or settings of another one."""
     if config.objective not in objectives():
         raise InputError(f"--objective {config.objective}: must be one of {', '.join(objectives())}")
     point("check_objective.terms", config)

@@ -2,6 +2,7 @@
 """Hugging Face checkpoints: config.json and safetensors, as `save_pretrained` of transformers writes them."""
 
 import dataclasses
+import itertools
 import json
 import math
 import sys
@@ -175,17 +176,20 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
 def hf_views(arrays: dict[str, np.ndarray], config: Config) -> dict[str, np.ndarray]:
     """Returns views of parameters, by Hugging Face name and in its layout; writes go to the parameters."""
     views = {name: rearrange(arrays[path], layout) for path, name, layout in hf_tensors() if path in arrays}
-    for stack, numbers in {
-        "dense_layers": range(config.dense_layers),
-        "layers": range(config.dense_layers, config.layers),
-        "mtp": range(config.layers, config.layers + config.mtp_layers),
-        "mtp.layer": range(config.layers, config.layers + config.mtp_layers),
-    }.items():
-        for parameter, name, layout in hf_layer_tensors():
-            for layer, values in zip(numbers, arrays.get(f"{stack}.{parameter}", ()), strict=False):
-                for expert in np.ndindex(values.shape[: name.count("{}") - 1]):
-                    tensor, view = name.format(layer, *expert), rearrange(values[expert], layout)
-                    views[tensor] = view
+    for parameter, name, layout in hf_layer_tensors():
+        numbered = itertools.chain.from_iterable(
+            zip(numbers, arrays.get(f"{stack}.{parameter}", ()), strict=False)
+            for stack, numbers in {
+                "dense_layers": range(config.dense_layers),
+                "layers": range(config.dense_layers, config.layers),
+                "mtp": range(config.layers, config.layers + config.mtp_layers),
+                "mtp.layer": range(config.layers, config.layers + config.mtp_layers),
+            }.items()
+        )
+        for layer, values in numbered:
+            for expert in np.ndindex(values.shape[: name.count("{}") - 1]):
+                tensor, view = name.format(layer, *expert), rearrange(values[expert], layout)
+                views[tensor] = view
     return views
 
 

@@ -49,6 +49,7 @@ def make_mesh(
 ) -> Mesh:
     """Returns the mesh of all devices, or of `devices`. One size may be -1: it takes the devices left."""
     devices = jax.devices() if devices is None else devices
+    # tensor comes last: it sends the most
     sizes = {"data": data, "fsdp": fsdp, "expert": expert, "tensor": tensor}
     flags = ", ".join(f"--mesh-{axis} {size}" for axis, size in sizes.items())
     rest = len(devices) // math.prod(size for size in sizes.values() if size > 0)

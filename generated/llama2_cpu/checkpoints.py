@@ -6,7 +6,8 @@ DIR/STEP/training  the step and the optimizer's state; absent from imported weig
 DIR/STEP/data      how far the data has been read
 DIR/STEP/config    the Config, as JSON, and the architecture
 
-DIR is a path, gs://... or s3://.... What is damaged, or not finite, is put aside as DIR/damaged-STEP-..., and the step
+DIR is a path, gs://... or s3://.... A checkpoint that is damaged or not finite is renamed to DIR/damaged-STEP-..., and
+the step
 before is read, by all processes alike; reads that fail are tried again, and then raise an error.
 """
 

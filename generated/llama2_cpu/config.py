@@ -72,7 +72,7 @@ class TrainConfig:
     """How the model is trained and evaluated."""
 
     logits_per_chunk: PositiveInt = 536_870_912  # logits of a device at a time; if it has more, it computes them twice
-    gradient_dtype: Literal["float32", "bfloat16"] = "float32"  # of matrices' gradients, also while they are summed
+    gradient_dtype: Literal["float32", "bfloat16"] = "float32"  # dtype of the gradients of matrices and of their sums
     z_loss: NonNegativeFloat = 0.0  # weight of the squared log normalizer of the softmax; not in train/loss; 0: none
     # of dpo, dpo_norm, ipo: how strongly the reference holds; orpo: weight of the odds
     preference_beta: Annotated[float, 1e-6, 1e6] = 0.1
@@ -90,7 +90,7 @@ class TrainConfig:
     final_ratio: Annotated[float, 0, 1] = 0.1  # learning rate of update number `steps` over the peak
     adam_b1: Annotated[float, 0, 0.999999] = 0.9  # decay of the mean of the gradients
     adam_b2: Annotated[float, 0, 0.999999] = 0.95  # decay of the mean of the squared gradients
-    moments_dtype: Literal["float32", "bfloat16"] = "float32"  # of the mean of gradients; of their squares: float32
+    moments_dtype: Literal["float32", "bfloat16"] = "float32"  # dtype of Adam's first moment; the second one is float32
     adam_epsilon: PositiveFloat = 1e-8  # added to the root of the mean square
     weight_decay: NonNegativeFloat = 0.1  # a step subtracts learning rate * weight_decay of each matrix
     max_gradient_norm: PositiveFloat = 1.0  # clips the global norm of the gradients to this

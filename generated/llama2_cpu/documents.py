@@ -31,17 +31,7 @@ from .chats import PAIR, TOKEN_AND_WEIGHT, Chats
 from .cluster import on_all_processes
 from .config import Config
 from .errors import InputError
-from .formats import (
-    FORMATS,
-    INDEX_FOLDERS,
-    JSONL,
-    files_of_rows,
-    format_of,
-    index_path,
-    open_by_format,
-    open_file,
-    read_row_group,
-)
+from .formats import FORMATS, INDEX_FOLDERS, JSONL, format_of, index_path, open_by_format, open_file, read_row_group
 from .tokenizer import AnyTokenizer
 
 
@@ -62,6 +52,25 @@ def split_mixture(data: str) -> list[tuple[float, str]]:
     if not all(1e-6 <= weight <= 1e6 and path for weight, path in weighted):
         raise InputError(f"data {data}: must be WEIGHT:PATH,WEIGHT:PATH, weights from 0.000001 to 1,000,000")
     return weighted
+
+
+def files_of_rows(files: list[Path]) -> list[Path]:
+    """Drops files that `save_to_disk` of datasets writes beside the rows, and leftovers of other datasets."""
+    abouts, rows = [], {}  # folder -> names of its files
+    for file in (file for file in files if file.name in ("dataset_dict.json", "state.json")):
+        try:
+            description = json.loads(file.read_text())
+            if splits := description.get("splits"):
+                abouts.append(file)
+                if len(splits) > 1:
+                    raise InputError(
+                        f"data {file.parent}: has the splits {', '.join(splits)}: give the folder of one of them"
+                    )
+            if parts := description.get("_data_files"):
+                rows[file.parent] = {part["filename"] for part in parts}
+        except (ValueError, TypeError, KeyError, AttributeError):
+            continue  # another program's: read like any other file
+    return [file for file in files if file not in abouts and file.name in rows.get(file.parent, {file.name})]
 
 
 NO_DATA = re.compile("(?i)(readme|licen[cs]e|copying|notice)([-_][^.]*)?([.](md|rst|txt))?|.*(~|[.](swp|tmp|bak|part))")

@@ -105,8 +105,6 @@ def check_config(config: Config, source: str = "") -> None:
             problems.append(f"--head-size {size}: must be even, as pairs of numbers are rotated")
         if config.gradient_dtype == "bfloat16" and config.dtype == "float32":
             problems.append("--gradient-dtype bfloat16: would round the parameters: give --dtype bfloat16 as well")
-        if bool(config.local_checkpoint_dir) != bool(config.local_checkpoint_every):
-            problems.append("--local-checkpoint-dir and --local-checkpoint-every: give both, or neither")
         if config.eval_tasks and config.eval_tasks_every % config.eval_every:
             rule = f"must be a multiple of --eval-every, {config.eval_every}"
             problems.append(f"--eval-tasks-every {config.eval_tasks_every}: {rule}")

@@ -366,25 +366,6 @@ def open_array_record(content: Content, _: str) -> Documents:
     return Documents(len(records), lambda i: as_text(records[i], f"{path}: record {i}"))
 
 
-def files_of_rows(files: list[Path]) -> list[Path]:
-    """Drops files that `save_to_disk` of datasets writes beside the rows, and leftovers of other datasets."""
-    abouts, rows = [], {}  # folder -> names of its files
-    for file in (file for file in files if file.name in ("dataset_dict.json", "state.json")):
-        try:
-            description = json.loads(file.read_text())
-            if splits := description.get("splits"):
-                abouts.append(file)
-                if len(splits) > 1:
-                    raise InputError(
-                        f"data {file.parent}: has the splits {', '.join(splits)}: give the folder of one of them"
-                    )
-            if parts := description.get("_data_files"):
-                rows[file.parent] = {part["filename"] for part in parts}
-        except (ValueError, TypeError, KeyError, AttributeError):
-            continue  # another program's: read like any other file
-    return [file for file in files if file not in abouts and file.name in rows.get(file.parent, {file.name})]
-
-
 FORMATS = {
     ".jsonl": open_jsonl,
     ".ndjson": open_jsonl,

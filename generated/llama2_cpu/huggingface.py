@@ -94,7 +94,8 @@ def hf_views(arrays: dict[str, np.ndarray], config: Config) -> dict[str, np.ndar
     """Returns views of parameters, by Hugging Face name and in its layout; writes go to the parameters."""
     views = {name: rearrange(arrays[path], layout) for path, name, layout in hf_tensors() if path in arrays}
     for parameter, name, layout in hf_layer_tensors():
-        for layer, values in zip(range(config.layers), arrays.get(f"layers.{parameter}", ()), strict=False):
+        numbered = enumerate(arrays.get(f"layers.{parameter}", ()))
+        for layer, values in numbered:
             tensor, view = name.format(layer), rearrange(values, layout)
             views[tensor] = view
     return views

@@ -43,7 +43,7 @@ def name_run(file: epath.Path) -> None:
 
 
 class LocalCheckpoints:
-    """Checkpoints of which each process keeps the part of its own devices, for the same mesh, in a file.
+    """Checkpoints on local disks: each process saves the shards of its devices to a file, for the same mesh.
 
     One stays until a newer one is whole in all processes.
     """

@@ -41,9 +41,8 @@ def make_mesh(
 ) -> Mesh:
     """Returns the mesh of all devices, or of `devices`. One size may be -1: it takes the devices left."""
     devices = jax.devices() if devices is None else devices
-    sizes = {"data": data, "fsdp": fsdp, "tensor": tensor}
-    sizes |= {"context": context, "tensor": sizes.pop("tensor")}  # tensor stays last: it sends the most
-    sizes |= {"stage": stage, "tensor": sizes.pop("tensor")}  # tensor stays last: it sends the most
+    # tensor comes last: it sends the most
+    sizes = {"data": data, "fsdp": fsdp, "context": context, "stage": stage, "tensor": tensor}
     flags = ", ".join(f"--mesh-{axis} {size}" for axis, size in sizes.items())
     rest = len(devices) // math.prod(size for size in sizes.values() if size > 0)
     shape = {axis: rest if size == -1 else size for axis, size in sizes.items()}

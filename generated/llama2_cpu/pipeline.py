@@ -58,7 +58,7 @@ def scan_stages(f: Callable, init: Array, xs: Any, config: ModelConfig) -> tuple
         return jax.lax.scan(f, init, xs, unroll=True)
 
     def call_on_rows(layer: nnx.Module, number: Array, x: Array, *values: Any, **named: Any) -> Any:
-        """Calls a layer with the rows of a microbatch of whatever has those of the batch."""
+        """Calls a layer with a microbatch: its rows of each argument whose first axis is the batch."""
 
         def take(value: Array) -> Array:
             if value.shape[:1] != (rows,):

@@ -126,7 +126,7 @@ def check_apart(out: str, source: str, files: list[Path]) -> None:
     folder = Path(out).expanduser().resolve()
     inside = source and Path(source).expanduser().resolve() in (folder, *folder.parents)
     if inside or any(folder in file.resolve().parents for file in files):
-        raise InputError(f"{out}: must not be in {source}, nor that in it: give another folder")
+        raise InputError(f"{out}: it and {source} must not contain each other: give another folder")
 
 
 def first_document(files: list[Path], text_field: str) -> list[str]:

@@ -21,7 +21,7 @@ from .weights import load_to_serve
 
 
 def load_weights(engine: EngineThread, settings: ServeSettings, problem: concurrent.futures.Future[str]) -> None:
-    """Replaces the weights by those that are there now. The result is what is wrong with these, or nothing.
+    """Loads the newest weights. The result of `problem` is what is wrong with them, or "".
 
     It is no error, as the traceback of one would hold the memory of weights.
     """

@@ -145,7 +145,7 @@ class Rollouts(Batches):
             raise InputError("--teacher and --reward: give one of them")
         self.round = 0
         self.waiting = list[list[Sampled]]()  # the batches left of this round
-        self.metrics: dict[str, float] = {}  # of the completions, where this batch is the first of them
+        self.metrics: dict[str, float] = {}  # of a rollout, for its first batch; else none
         self.thread = concurrent.futures.ThreadPoolExecutor(1)
         self.pending = collections.deque[concurrent.futures.Future]()  # of rollouts and their metrics
         rows = self.prompts + self.held_out_prompts
@@ -271,7 +271,7 @@ class Rollouts(Batches):
         return [Sampled(x.prompt, x.tokens, x.logprobs, advantage) for x, advantage in pairs], metrics
 
     def completions(self, prompts: list[Prompt], requests: list[Request]) -> list[tuple[Any, str, dict[str, Any]]]:
-        """Returns what rewards are functions of: prompts, completions, and other fields of the rows."""
+        """Returns arguments of the reward function for each completion: prompt, completion, other fields."""
         if self.environment:
             texts = [request.said for request in requests]
         else:

@@ -54,7 +54,7 @@ class TrainState:
 
 
 def move(state: TrainState, config: Config, put: Callable) -> TrainState:
-    """Puts what Config.offload names elsewhere: the optimizer's state, or parameters and any average of them.
+    """Moves what Config.offload names: the optimizer's state, or parameters with their average if there is one.
 
     Scalars stay where they are.
     """
@@ -116,7 +116,7 @@ def objectives() -> dict[str, Callable]:
 
 
 def check_objective(config: TrainConfig) -> None:
-    """Raises InputError for an objective that there is not, and for settings of another one."""
+    """Raises InputError for an unknown objective, or settings of another one."""
     if config.objective not in objectives():
         raise InputError(f"--objective {config.objective}: must be one of {', '.join(objectives())}")
     if config.z_loss and config.objective != "next_token":

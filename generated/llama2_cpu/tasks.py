@@ -210,14 +210,12 @@ def score_tasks(config: Config, model: Decoder, mesh: Mesh, table: Any) -> dict[
     return {f"eval/{task}/{name.removesuffix(',none')}": x for (task, name), x in numbers.items()}
 
 
-def open_tasks(config: Config, mesh: Mesh, held_out: list[dict]) -> Any:
+def open_tasks(config: Config, mesh: Mesh) -> Any:
     """Returns lm-eval's table of tasks; None without --eval-tasks. Raises InputError if they cannot be evaluated."""
     if not config.eval_tasks:
         return None
     if jax.process_count() > 1 or any(mesh.shape.get(axis, 1) > 1 for axis in ("stage", "context")):
         raise InputError("--eval-tasks: needs one process, without --mesh-stage and --mesh-context")
-    if not held_out:
-        raise InputError("--eval-tasks: comes with evaluations on held-out data: give --eval-share or --eval-data")
     return find_tasks(config.eval_tasks)
 
 

@@ -203,20 +203,24 @@ def train(config: Config) -> None:
     check_objective(config)
     keep_programs(config.compile_cache)
     profile_window(config)
+    if bool(config.local_checkpoint_dir) != bool(config.local_checkpoint_every):
+        raise InputError("--local-checkpoint-dir and --local-checkpoint-every: give both, or neither")
     if not config.checkpoint_dir and jax.process_count() > 1:
         raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
     mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, context=context, stage=stage)
     batches = abstract_batch(config, mesh)
     receive_signals()
     stopping = False
+    tasks = open_tasks(config, mesh)
     with keep_indices(config):
         data, held_out = open_data(config, batches["tokens"].sharding)
-    tasks = open_tasks(config, mesh, held_out)
     directory = absolute(config.checkpoint_dir or time.strftime("runs/%Y%m%d-%H%M%S"))
     with contextlib.ExitStack() as stack:
         stack.enter_context(DirectoryLock(directory))
         watchdog = start_watchdog(directory)
         stack.callback(watchdog.put, None)
+        if config.eval_tasks and not held_out:
+            raise InputError("--eval-tasks: comes with evaluations on held-out data: give --eval-share or --eval-data")
         stack.enter_context(jax.set_mesh(mesh))
         checkpoints = Checkpoints(directory, config)
         step, state, is_restored = restore_or_create(config, mesh, checkpoints, data)

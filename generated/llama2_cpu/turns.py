@@ -132,7 +132,7 @@ class Environment:
             befores = [self.render(talk, talk.said[:-1], asks) for asks in (True, False)]
             if not any(after[:-2] == x[:-1] and "".join(after[-2:-1]).startswith(x[-1]) for x in befores):
                 raise ValueError("it writes what comes before in another way, once these follow")
-            if len(self.render(talk, messages, True, "assistant tool user")) <= len(messages):
+            if len(self.render(talk, messages, True, ("assistant", "tool", "user"))) <= len(messages):
                 raise ValueError("it leaves messages out")
             for mark, part in template.parts(after[-1].lstrip()):
                 encoded = template.tokenizer.encode_batch_fast([part], add_special_tokens=False)[0].ids
@@ -144,7 +144,9 @@ class Environment:
             raise InputError(f"{talk.row.source}: {what}: answer by another role, or give another template") from None
         return tokens
 
-    def render(self, talk: Conversation, said: list[Any], asks: bool, roles: str = "assistant") -> list[str]:
+    def render(
+        self, talk: Conversation, said: list[Any], asks: bool, roles: tuple[str, ...] = ("assistant",)
+    ) -> list[str]:
         """Returns what the template writes around messages of these roles after the prompt, if it leaves none out."""
         tools, names = self.chats.options(talk.row.fields)
         messages, tools, names = self.chats.template.marked([[*talk.row.prompt, *said], tools or None, names])

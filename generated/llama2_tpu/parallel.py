@@ -44,6 +44,7 @@ def lay_out_rows(x: Array, axes: tuple[str | None, ...]) -> Array:
 def make_mesh(data: int = 1, fsdp: int = -1, tensor: int = 1, devices: list[jax.Device] | None = None) -> Mesh:
     """Returns the mesh of all devices, or of `devices`. One size may be -1: it takes the devices left."""
     devices = jax.devices() if devices is None else devices
+    # tensor comes last: it sends the most
     sizes = {"data": data, "fsdp": fsdp, "tensor": tensor}
     flags = ", ".join(f"--mesh-{axis} {size}" for axis, size in sizes.items())
     rest = len(devices) // math.prod(size for size in sizes.values() if size > 0)

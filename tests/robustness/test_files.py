@@ -77,7 +77,7 @@ LINES = {
     "depth": (b'{"text": ' + b"[" * 100_000, False),
     "zero bytes": (b'{"text": "a\0b"}', False),
     "latin-1": ('{"text": "größer"}'.encode("latin-1"), False),
-    "spaces": (b"   ", False),
+    "spaces": (b"   ", True),  # blank
     "a huge number": (b'{"text": "a", "n": ' + b"9" * 9999 + b"}", False),
 }
 

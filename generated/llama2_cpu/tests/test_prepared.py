@@ -123,7 +123,7 @@ def test_what_cannot_be_prepared_is_named(prepared, tmp_path):
         texts, tokens, "--tokenizer=bytes"
     )
     (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n{"text"')
-    assert "must not be in" in refused_prepare(tmp_path, tmp_path / "out", "--tokenizer=bytes")
+    assert "must not contain each other" in refused_prepare(tmp_path, tmp_path / "out", "--tokenizer=bytes")
     (tmp_path / "blank.jsonl").write_text("\n\n")
     assert "none of its 0 documents has any text" in refused_prepare(
         tmp_path / "blank.jsonl", tmp_path / "none", "--tokenizer=bytes"
