@@ -84,8 +84,8 @@ def _(logits, metadata, uniforms, likeliest, sampled):
 
 
 @splice("run.drafted", optional=True)
-def _(model, x_mtp, draft_mtp_drafted):
-    draft_mtp_drafted = jax.lax.top_k(model.embedding.logits(x_mtp, model.embedding.kernel()), 1)[1][..., 0]
+def _(model, x_mtp, draft_tokens):
+    draft_tokens = jax.lax.top_k(model.embedding.logits(x_mtp, model.embedding.kernel()), 1)[1][..., 0]
 
 
 @splice("run.top")

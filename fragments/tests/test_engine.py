@@ -260,6 +260,9 @@ def test_what_can_never_be_served_is_an_error(model):
         subject.add([], SamplingParams())
     with pytest.raises(InputError, match=f"token {WIDE.vocab_size} of another tokenizer"):
         subject.add([WIDE.vocab_size], SamplingParams(max_tokens=2))
+    for bias in math.nan, "1":
+        with pytest.raises(InputError, match="logit_bias: must be numbers"):
+            subject.add([1], SamplingParams(logit_bias={7: bias}))
     with pytest.raises(InputError, match=r"the KV cache holds 8 tokens, not 7 \+ 2"):
         engine(model, kv_cache_tokens=8).add([1] * 7, SamplingParams(max_tokens=2))
     subject.add([1] * (context - 2), SamplingParams(max_tokens=2))  # just fits

@@ -76,3 +76,12 @@ def test_signals_end_a_run_at_its_next_step(phase, tmp_path, monkeypatch, capsys
     assert [path.name for path in tmp_path.iterdir() if path.name.isdigit()] == steps
     assert not (tmp_path / "lock").exists()
     assert not any("eval/loss" in record for record in (read_metrics(tmp_path) if steps else []))
+
+
+def test_an_evaluation_that_a_signal_interrupts_records_nothing():
+    module = train_module()
+    module.signals.append(signal.SIGTERM)
+    try:
+        module.evaluate_held_out(None, 1, None, held_out=[{}], data=None, monitor=None)
+    finally:
+        module.signals.clear()
