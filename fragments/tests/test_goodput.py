@@ -31,7 +31,7 @@ def test_all_time_is_told(tmp_path, capsys):
     (shares,) = ({n: x for n, x in r.items() if n.startswith("goodput/")} for r in records if "goodput/steps" in r)
     assert set(shares) == {f"goodput/{part}" for part in train_module().Goodput.PARTS} and min(shares.values()) >= 0
     np.testing.assert_allclose(sum(shares.values()), 1)
-    assert shares["goodput/compiling"] > shares["goodput/steps"] > 0  # of six small steps
+    assert shares["goodput/compiling"] > 0 and shares["goodput/steps"] > 0
     assert "\ngoodput: steps " in first and ", start-up " in first
 
 
