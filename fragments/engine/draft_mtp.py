@@ -89,7 +89,8 @@ def _(model, key, value, sequences, step, length, x, positions, cache, following
     if mtp_cache is not None:
         # the last key of a page depends on the first token of the next page, in which sequences that share the page may
         # differ. That can make a draft token worse, but never the output, as every draft token is verified
-        every_position, all_pages = positions_of(step, length), Pages(key, value, step.block_tables)
+        every_position = positions_of(step, length)
+        all_pages = Pages(key, value, step.block_tables)
         next_tokens = sequences[step.slots[:, None], every_position + 1]  # [B, T]
         x_mtp, new_mtp_cache = hidden_mtp(
             model, every_x, next_tokens, every_position, all_pages, mtp_cache, model.config

@@ -35,5 +35,6 @@ def _(model, text):
 
 @splice("traced.more", optional=True)
 def _(programs):
-    decoder, text = jax.eval_shape(lambda: new_state(CONFIG).model), np.zeros((1, 32), np.int32)
+    decoder = jax.eval_shape(lambda: new_state(CONFIG).model)
+    text = np.zeros((1, 32), np.int32)
     programs["sample"] = next_token.trace(decoder, text, 8, np.float32(1), 4, np.ones(32, np.float32))

@@ -1,6 +1,5 @@
 """Hugging Face checkpoints: config.json and safetensors."""
 
-import itertools
 import json
 from collections.abc import Iterator, Set
 from pathlib import Path
@@ -73,21 +72,25 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     return hf
 
 
+def layer_values(arrays: dict[str, np.ndarray], parameter: str, config: Config) -> Iterator[tuple[int, np.ndarray]]:
+    """Yields the number of each layer that has a parameter, and its values."""
+    for stack, numbers in layers.stacks.items():
+        yield from zip(numbers, arrays.get(f"{stack}.{parameter}", ()), strict=False)
+
+
 def hf_views(arrays: dict[str, np.ndarray], config: Config) -> dict[str, np.ndarray]:
     """Returns views of parameters, by Hugging Face name and in its layout; writes go to the parameters."""
     views = {name: rearrange(arrays[path], layout) for path, name, layout in hf_tensors() if path in arrays}
     for parameter, name, layout in hf_layer_tensors():
-        if setting("one_stack"):
-            numbered = enumerate(arrays.get(f"layers.{parameter}", ()))
-        else:
-            numbered = itertools.chain.from_iterable(
-                zip(numbers, arrays.get(f"{stack}.{parameter}", ()), strict=False)
-                for stack, numbers in layers.stacks.items()
-            )
-        for layer, values in numbered:
+        for layer, values in (
+            enumerate(arrays.get(f"layers.{parameter}", ()))
+            if setting("one_stack")
+            else layer_values(arrays, parameter, config)
+        ):
             with point("hf.layer", name, values):
                 with point("hf.tensor", name, layer, values, layout):
-                    tensor, view = name.format(layer), rearrange(values, layout)
+                    tensor = name.format(layer)
+                    view = rearrange(values, layout)
                 with point("hf.view", views, tensor, view):
                     views[tensor] = view
     return views

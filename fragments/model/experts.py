@@ -98,7 +98,8 @@ def _(name, values):
 
 @splice("hf.tensor")
 def _(name, layer, values, layout, tensor, view, expert):
-    tensor, view = name.format(layer, *expert), rearrange(values[expert], layout)
+    tensor = name.format(layer, *expert)
+    view = rearrange(values[expert], layout)
 
 
 @splice("hf.sizes")

@@ -2,7 +2,6 @@
 """Hugging Face checkpoints: config.json and safetensors, as `save_pretrained` of transformers writes them."""
 
 import dataclasses
-import itertools
 import json
 import math
 import sys
@@ -173,22 +172,25 @@ def complete(hf: dict[str, Any]) -> dict[str, Any]:
     return hf
 
 
+def layer_values(arrays: dict[str, np.ndarray], parameter: str, config: Config) -> Iterator[tuple[int, np.ndarray]]:
+    """Yields the number of each layer that has a parameter, and its values."""
+    for stack, numbers in {
+        "dense_layers": range(config.dense_layers),
+        "layers": range(config.dense_layers, config.layers),
+        "mtp": range(config.layers, config.layers + config.mtp_layers),
+        "mtp.layer": range(config.layers, config.layers + config.mtp_layers),
+    }.items():
+        yield from zip(numbers, arrays.get(f"{stack}.{parameter}", ()), strict=False)
+
+
 def hf_views(arrays: dict[str, np.ndarray], config: Config) -> dict[str, np.ndarray]:
     """Returns views of parameters, by Hugging Face name and in its layout; writes go to the parameters."""
     views = {name: rearrange(arrays[path], layout) for path, name, layout in hf_tensors() if path in arrays}
     for parameter, name, layout in hf_layer_tensors():
-        numbered = itertools.chain.from_iterable(
-            zip(numbers, arrays.get(f"{stack}.{parameter}", ()), strict=False)
-            for stack, numbers in {
-                "dense_layers": range(config.dense_layers),
-                "layers": range(config.dense_layers, config.layers),
-                "mtp": range(config.layers, config.layers + config.mtp_layers),
-                "mtp.layer": range(config.layers, config.layers + config.mtp_layers),
-            }.items()
-        )
-        for layer, values in numbered:
+        for layer, values in layer_values(arrays, parameter, config):
             for expert in np.ndindex(values.shape[: name.count("{}") - 1]):
-                tensor, view = name.format(layer, *expert), rearrange(values[expert], layout)
+                tensor = name.format(layer, *expert)
+                view = rearrange(values[expert], layout)
                 views[tensor] = view
     return views
 

@@ -94,9 +94,9 @@ def hf_views(arrays: dict[str, np.ndarray], config: Config) -> dict[str, np.ndar
     """Returns views of parameters, by Hugging Face name and in its layout; writes go to the parameters."""
     views = {name: rearrange(arrays[path], layout) for path, name, layout in hf_tensors() if path in arrays}
     for parameter, name, layout in hf_layer_tensors():
-        numbered = enumerate(arrays.get(f"layers.{parameter}", ()))
-        for layer, values in numbered:
-            tensor, view = name.format(layer), rearrange(values, layout)
+        for layer, values in enumerate(arrays.get(f"layers.{parameter}", ())):
+            tensor = name.format(layer)
+            view = rearrange(values, layout)
             views[tensor] = view
     return views
 

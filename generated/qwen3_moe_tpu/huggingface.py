@@ -115,10 +115,10 @@ def hf_views(arrays: dict[str, np.ndarray], config: Config) -> dict[str, np.ndar
     """Returns views of parameters, by Hugging Face name and in its layout; writes go to the parameters."""
     views = {name: rearrange(arrays[path], layout) for path, name, layout in hf_tensors() if path in arrays}
     for parameter, name, layout in hf_layer_tensors():
-        numbered = enumerate(arrays.get(f"layers.{parameter}", ()))
-        for layer, values in numbered:
+        for layer, values in enumerate(arrays.get(f"layers.{parameter}", ())):
             for expert in np.ndindex(values.shape[: name.count("{}") - 1]):
-                tensor, view = name.format(layer, *expert), rearrange(values[expert], layout)
+                tensor = name.format(layer, *expert)
+                view = rearrange(values[expert], layout)
                 views[tensor] = view
     return views
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from generator import __version__
-from generator.code.caching import cached
 from generator.code.edits import Edits
 from generator.code.format import format_python
 from generator.code.traced import Origin, Traced
-from generator.code.tree import TracedTree, parse
+from generator.code.tree import TracedTree
 from generator.errors import LoomError, short
 from generator.language.fragment import Fragment
 from generator.language.parts import Definition, Field, Import
 from generator.package.circles import check_import_circles
 from generator.package.config import write_values
 from generator.package.imports import make_import, name_order, write_imports
+from generator.package.order import names_at_definition, topological_order
 from generator.package.templating import render_text
 from generator.recipe.recipe import Recipe
 from generator.weave.link import Linker, References, reachable, role_imports
@@ -202,46 +201,12 @@ def _reading_order(links: _Links, definitions: dict[str, Definition]) -> list[st
         return key.endswith(":__main__"), definitions[key].text.origin_at(0).line
 
     def used_at_definition(key: str) -> Iterator[str]:
-        names, uses = _names_at_definition(definitions[key].text.text), links.references(key).uses
+        names, uses = names_at_definition(definitions[key].text.text), links.references(key).uses
         yield from (used for used in uses if used in definitions and used.split(":")[-1] in names)
 
     roots = [definitions[key].fragment for key in links.reachable if key in definitions]
-    keys = [key for name in _topological_order(used_fragments, roots) for key in sorted(members[name], key=place)]
-    return _topological_order(used_at_definition, keys)
-
-
-def _topological_order(needs: Callable[[str], Iterable[str]], names: list[str]) -> list[str]:
-    """Returns names and their needs, each name after its needs as far as there is no circle, else in given order."""
-    ordered: dict[str, None] = {}
-    seen: set[str] = set()
-
-    def visit(name: str) -> None:
-        if name not in seen:
-            seen.add(name)
-            for needed in needs(name):
-                visit(needed)
-            ordered[name] = None
-
-    for name in names:
-        visit(name)
-    return list(ordered)
-
-
-@cached
-def _names_at_definition(text: str) -> frozenset[str]:
-    """Returns the names that Python evaluates when it defines something: annotations, defaults, decorators, bases."""
-    names: set[str] = set()
-    queue: list[ast.AST] = [parse(text).module]
-    while queue:
-        node = queue.pop()
-        if isinstance(node, ast.Name):
-            names.add(node.id)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            parts = [node.args, *getattr(node, "decorator_list", []), getattr(node, "returns", None)]
-            queue += filter(None, parts)
-        else:
-            queue += ast.iter_child_nodes(node)
-    return frozenset(names)
+    keys = [key for name in topological_order(used_fragments, roots) for key in sorted(members[name], key=place)]
+    return topological_order(used_at_definition, keys)
 
 
 def write_header(recipe: Recipe) -> Traced:

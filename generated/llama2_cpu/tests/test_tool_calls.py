@@ -23,15 +23,16 @@ def test_tool_calls_are_separated_from_text(tmp_path, step):
     text = f"I look <tool>.{call}\n{call}\n<tool_call>{{}}</tool_call><tool_call>x"
     request = Request([5], SamplingParams(max_tokens=len(text) + 99), tokens=tokenizer.encode(text))
     request.logprobs, request.top_logprobs = [0.0] * len(request.tokens), [{}] * len(request.tokens)
-    choice, whole = choices.Choice(request, tokenizer, []), choices.Piece(first=True)
+    choice = choices.Choice(request, tokenizer, [])
+    piece = choices.Piece(first=True)
     choice.tool_calls = ToolCalls()
     for count in range(step, len(request.tokens) + step, step):
         count = min(count, len(request.tokens))
-        whole.extend(choice.advance(count, "stop" if count == len(request.tokens) else None))
-    told = openai.Chat(messages=[]).describe(whole, tokenizer)["message"]
+        piece.extend(choice.advance(count, "stop" if count == len(request.tokens) else None))
+    told = openai.Chat(messages=[]).describe(piece, tokenizer)["message"]
     assert told["content"] == "I look <tool>.\n<tool_call>{}</tool_call><tool_call>x"
     assert [x["function"] for x in told["tool_calls"]] == [{"name": "look", "arguments": '{"at": "größer"}'}] * 2
-    assert whole.finish == "tool_calls" and [x["index"] for x in told["tool_calls"]] == [0, 1]
+    assert piece.finish == "tool_calls" and [x["index"] for x in told["tool_calls"]] == [0, 1]
 
 
 # what may stand behind a tag, and the arguments of the call that it is; None: it is none
