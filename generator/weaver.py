@@ -26,7 +26,7 @@ from generator.weave.adapt import Need
 from generator.weave.fill import fill_fragment
 from generator.weave.layers import check_layer_arguments, unroll_layers
 from generator.weave.link import collect_definitions
-from generator.weave.points import explain_missing
+from generator.weave.points import explain_missing, reads_checkpoints
 from generator.weave.specialise import specialise
 from generator.weave.splice import weave_splices
 
@@ -83,7 +83,8 @@ class Weaving:
 
 def _state(package: Weaving) -> None:
     """Writes what the architecture states about its checkpoints into the splices of its fragments."""
-    package.recipe = apply_statements(package.recipe)
+    if reads_checkpoints(package.recipe):
+        package.recipe = apply_statements(package.recipe)
 
 
 def _fill(package: Weaving) -> None:

@@ -47,6 +47,6 @@ def _(model, step):
     choose_adapters(model, step.sampling.adapter)
 
 
-@splice("replace_weights.model", after="unstacked", optional=True)
+@splice("replace_weights.model", after="unstacked")
 def _(engine, model):
     keep_adapters(engine.device.model, model)

@@ -68,7 +68,7 @@ def _(self, step, item, tree, arrays, saved_sums):
     arrays, saved_sums = on_all_processes(lambda: read_arrays(step, item, tree), WAITS)
 
 
-@splice("read_lazily.part", optional=True)
+@splice("read_lazily.part")
 def _(folder, read, name, target, array):
     array = on_all_processes(lambda: reading(folder)(read)({"arrays": {name: target[name]}}), WAITS)["arrays"][name]
 
@@ -123,7 +123,7 @@ def _(self, damaged):
         on_all_processes(lambda: put_aside(self.directory, damaged))
 
 
-@splice("atomic_directory.remove", optional=True)
+@splice("atomic_directory.remove")
 def _(half):
     # when a write fails, Orbax's other writes go on for a moment
     on_all_processes(lambda: half.rmtree(missing_ok=True), WAITS)

@@ -41,7 +41,7 @@ def _(self):
         proceed()
 
 
-@splice("atomic_directory.writable", optional=True)
+@splice("atomic_directory.writable")
 def _(target):
     if "://" not in str(target):
         proceed()
@@ -73,7 +73,7 @@ def _(self):
         upload(self.folder, self.shared)
 
 
-@splice("export_hf.save", optional=True)
+@splice("export_hf.save")
 def _(config, model, half, dtype, tokenizer):
     from generator.language.roles import local_folder, upload
 

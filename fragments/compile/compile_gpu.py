@@ -80,7 +80,7 @@ def _(jax):
     jax.config.update("jax_platforms", "cpu")  # a GPU that is here has no part in it
 
 
-@splice("compile.hardware", optional=True)
+@splice("compile.hardware")
 def _(first_pass, default):
     machine = HARDWARE[first_pass.hardware]
     default = dataclasses.replace(default, chip=machine.topology, devices=machine.devices)

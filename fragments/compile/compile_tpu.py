@@ -42,7 +42,7 @@ def _():
     slices: int = 1  # of that topology
 
 
-@splice("compile.hardware", optional=True)
+@splice("compile.hardware")
 def _(first_pass, default):
     default = dataclasses.replace(default, topology=HARDWARE[first_pass.hardware].topology)
 

@@ -38,7 +38,7 @@ def _(self, seed, order):
     order = grain.MapDataset.mix([repeat(source, seed) for source in self.source.parents], weights)
 
 
-@splice("show.order", optional=True)
+@splice("show.order")
 def _(config, source, order):
     weights = [weight for weight, _ in split_mixture(config.data)]
     order = grain.MapDataset.mix([repeat(parent, config.seed) for parent in source.parents], weights)
@@ -50,6 +50,6 @@ def _(data, sources):
     sources = [read_description(x) or [[file.name, file.stat().st_size] for file in find_files(x)] for x in paths]
 
 
-@splice("keep_indices.sources", optional=True)
+@splice("keep_indices.sources")
 def _(config, sources):
     sources = [path for data in (config.data, config.eval_data) if data for _, path in split_mixture(data)]

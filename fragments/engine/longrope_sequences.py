@@ -42,7 +42,7 @@ def _(self, request):
             self.preempt(request)
 
 
-@splice("Engine.draft", after="draft_ngram draft_mtp", optional=True)
+@splice("Engine.draft", after="draft_ngram draft_mtp")
 def _(self, request):
     if not self.device.uses_long[request.slot]:
         request.drafts = request.drafts[: self.config.rope_original_context - request.length]

@@ -32,7 +32,7 @@ def _(model):
     unstack(model)
 
 
-@splice("Device.model", "replace_weights.model", optional=True)
+@splice("Device.model", "replace_weights.model")
 def _(model):
     model = jax.tree.map(lambda x: x, model)  # its owner's stays stacked
     unstack(model)

@@ -72,7 +72,7 @@ def _(q, k, v, context):
         proceed()
 
 
-@splice("Attention.cached", optional=True)
+@splice("Attention.cached")
 def _():
     """Leaves cached steps as they are: the kernels are of whole rows."""
     proceed()

@@ -56,7 +56,7 @@ def chunk(self) -> int:
     return self.chunk
 
 
-@splice("attend_cached.mask", optional=True)
+@splice("attend_cached.mask")
 def _(visible, distance, positions, chunk):
     position = positions[:, None, :, None]
     visible = visible & ((position - distance) // chunk == position // chunk)

@@ -79,17 +79,17 @@ def _(q, k, angles):
     q, k = rotate_end(q, angles), rotate(k, angles)
 
 
-@splice("empty_pages.shape", optional=True)
+@splice("empty_pages.shape")
 def _(count, size, shape):
     shape = count, 1, size
 
 
-@splice("empty_pages.arrays", optional=True)
+@splice("empty_pages.arrays")
 def _(shape, config, arrays):
     arrays = tuple(jnp.zeros((*shape, width), config.dtype) for width in (config.rope_size, config.kv_rank))
 
 
-@splice("attend_cached.block", optional=True)
+@splice("attend_cached.block")
 def _(k, v):
     k = jnp.concatenate([v, k], axis=-1)  # [B, 1, C, R + P]
 
@@ -109,7 +109,7 @@ def attend_latents(q: Array, cache: Cache, pages: Pages, kernel: Array, position
     return jnp.einsum("BTNR,RNU->BTNU", attend_cached(q, shared, pages, positions, H**-0.5), to_value)
 
 
-@splice("Attention.cached", optional=True)
+@splice("Attention.cached")
 def _(self, q, cache, pages, positions, context):
     kernel = self.key_value.kernel.astype(jnp.float32)
     point("Attention.latent_kernel", kernel, linear=self.key_value)

@@ -137,7 +137,7 @@ def _(p, sent):
         sent = p.dtype  # whose bits count
 
 
-@splice("checksums_on_host.read", optional=True)
+@splice("checksums_on_host.read")
 def _(read):
     read = (x if x.itemsize == 4 else x.view("uint8").astype("uint32") for x in read)
 

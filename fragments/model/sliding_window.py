@@ -87,7 +87,7 @@ def _(options, q, window):
     options["local_window_size"] = min(window, q.shape[1]) - 1, 0
 
 
-@splice("attend_packed.first", optional=True)
+@splice("attend_packed.first")
 def _(first, t, window):
     first = jnp.maximum(first, t - window + 1)
 
@@ -102,7 +102,7 @@ def _(seen, t):
     seen = [s for s in seen if t - s < 5]
 
 
-@splice("attend_at_once.seen", optional=True)
+@splice("attend_at_once.seen")
 def _(seen, distance):
     seen = seen & (distance < 5)
 

@@ -62,7 +62,7 @@ def _(config):
     print(describe_products(config.dtype, jax.devices()[0]))
 
 
-@splice("compile.step", after="host_state", optional=True)
+@splice("compile.step", after="host_state")
 def _(config, mesh):
     print(describe_products(config.dtype, mesh.devices.flat[0]))
     proceed()

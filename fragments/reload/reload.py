@@ -83,7 +83,7 @@ def _(self, routes):
     )
 
 
-@splice("replicas.served", optional=True)
+@splice("replicas.served")
 def _(served):
     if served.load_key:
         raise InputError("--load-key: a load reaches one replica: leave it out, and start the replicas anew")

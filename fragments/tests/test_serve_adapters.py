@@ -227,6 +227,6 @@ def test_a_server_has_a_model_for_each_adapter(folder, tmp_path):
         assert status == 404 and "use 'small' or 'one' or 'two'" in answer["error"]["message"]
 
 
-@splice("test_serve_parts.engine", optional=True)
+@splice("test_serve_parts.engine")
 def _(engine):
     engine.adapters = [""]

@@ -47,7 +47,7 @@ def _(state):
     state = swap_average(state)
 
 
-@splice("train.unrecorded", optional=True)
+@splice("train.unrecorded")
 def _(state, saved):
     saved = swap_average(state)
 

@@ -58,7 +58,7 @@ def _(config, mesh, target):
     target = checkpoint_items(abstract_state(config, mesh))
 
 
-@splice("compile.step", optional=True)
+@splice("compile.step")
 def _(config, mesh, compiled):
     compiled = compile_step(abstract_state(config, mesh), abstract_batch(config, mesh), config)
 
@@ -85,7 +85,7 @@ def _(arrays):
     arrays = {name: fetch(x) for name, x in arrays.items()}
 
 
-@splice("compile.memory", optional=True)
+@splice("compile.memory")
 def _(memory):
     kept, sent = memory.host_argument_size_in_bytes, memory.host_temp_size_in_bytes
     if kept + sent:

@@ -89,7 +89,7 @@ def _(metrics, sums):
     metrics["train/mtp_loss"] = sums["mtp_cross_entropy"].sum() / jnp.maximum(sums["mtp_targets"].sum(), 1)
 
 
-@splice("check_objective.terms", optional=True)
+@splice("check_objective.terms")
 def _(config):
     if config.mtp_loss_weight and config.objective != "next_token":
         raise InputError(

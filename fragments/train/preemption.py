@@ -65,7 +65,7 @@ def _(sums, held_out):
         proceed()
 
 
-@splice("record_tasks.due", optional=True)
+@splice("record_tasks.due")
 def _(is_due):
     proceed()
     is_due = is_due and not signals

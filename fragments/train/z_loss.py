@@ -18,7 +18,7 @@ def _(total, cross_entropy, log_normalizer, weights, config):
     total = cross_entropy + config.z_loss * jnp.sum(log_normalizer**2 * weights)
 
 
-@splice("check_objective.terms", optional=True)
+@splice("check_objective.terms")
 def _(config):
     if config.z_loss and config.objective != "next_token":
         raise InputError(f"--z-loss {config.z_loss}: is one of tokens, not of --objective {config.objective}: give 0")

@@ -35,6 +35,6 @@ def _(errors):
         print(f"int8 kernels: relative root-mean-square error {np.mean(errors):.2%}", file=sys.stderr)
 
 
-@splice("pages_that_fit.remedy", optional=True)
+@splice("pages_that_fit.remedy")
 def _(remedy):
     remedy += ", or give --int8"

@@ -10,6 +10,7 @@ A damaged or non-finite checkpoint raises an error that names it.
 """
 
 import dataclasses
+import functools
 import importlib.metadata
 import json
 import logging
@@ -35,6 +36,7 @@ from jax.sharding import Mesh
 from .config import ARCHITECTURE, Config, ModelConfig
 from .data import Batches
 from .errors import InputError, check_config, check_writable
+from .lazy_arrays import are_lazy, checksums_on_host, read_lazily, save_lazily
 from .model import Decoder
 from .parallel import abstract, named_arrays
 from .storage import absolute, reading, writing
@@ -71,6 +73,7 @@ class Checkpoints:
 
     def __init__(self, directory: str | epath.Path, config: Config | None):
         self.directory, self.config = absolute(directory), config
+        self.is_lazy = False
         if config is not None:
             check_writable(self.directory)  # now, and not after hours
         # Orbax logs a lot, and drops a page of text for each array when one fails
@@ -104,10 +107,16 @@ class Checkpoints:
         for item, tree in trees.items():
             arrays = named_arrays(tree)
             arrays = {name: x for name, x in arrays.items() if x.size}  # Orbax writes no empty ones
-            sums, finite = checksums(arrays)
+            if are_lazy(arrays):
+                sums, finite = checksums_on_host(arrays)
+            else:
+                sums, finite = checksums(arrays)
             if not finite:
                 raise InputError(f"step {step} is not saved: its {item} is not finite: lower --learning-rate")
-            items[item] = ocp.args.StandardSave({"arrays": arrays, "checksums": sums})
+            if are_lazy(arrays):
+                items[item] = save_lazily({"arrays": arrays, "checksums": sums})
+            else:
+                items[item] = ocp.args.StandardSave({"arrays": arrays, "checksums": sums})
         if data is not None:
             items["data"] = ocp.args.JsonSave(with_checksum(data.get_state()))
         with writing(self.directory):
@@ -166,16 +175,22 @@ class Checkpoints:
                 settings = changes(self.read_config(step), self.config) if self.config else ""
                 difference = f"{name} is {there} there, {here} here; settings there -> here: {settings or 'the same'}"
                 raise InputError(f"{folder} is of another model: {difference}: fix these, or give another directory")
-        sums = np.zeros(len(target), np.uint32)
-        restored = self.read(step, item, ocp.args.StandardRestore({"arrays": target, "checksums": sums}))
-        arrays = {name: restored["arrays"][name] for name in target}
-        sums = restored["checksums"]
+        if self.is_lazy:
+            arrays, sums = read_lazily(functools.partial(self.read, step, item), self.directory / str(step), target)
+        else:
+            sums = np.zeros(len(target), np.uint32)
+            restored = self.read(step, item, ocp.args.StandardRestore({"arrays": target, "checksums": sums}))
+            arrays = {name: restored["arrays"][name] for name in target}
+            sums = restored["checksums"]
         return arrays, sums
 
     def read_tree(self, step: int, item: str, tree: Any) -> Any:
         """Returns the abstract tree with an item's arrays; raises ValueError if these are damaged or not finite."""
         arrays, saved_sums = self.read_arrays(step, item, tree)
-        sums, finite = checksums(arrays)
+        if are_lazy(arrays):
+            sums, finite = checksums_on_host(arrays)
+        else:
+            sums, finite = checksums(arrays)
         if not np.array_equal(sums, saved_sums):
             raise ValueError(f"{item} is not what was saved, by its checksums")
         if not finite:
@@ -226,6 +241,7 @@ def load_checkpoint(directory: str, mesh: Mesh | None, step: int | None = None) 
     Prints the step, and warns of a newer one that is not whole. `step` loads that one, not the newest.
     """
     run = Checkpoints(directory, None)
+    run.is_lazy = mesh is None
     restored = run.restore(lambda config: {"model": abstract(lambda: Decoder(config, nnx.Rngs(0)), mesh)}, only=step)
     if restored is None:
         raise InputError(f"{directory}: there is no checkpoint: give the --checkpoint-dir of a training run")

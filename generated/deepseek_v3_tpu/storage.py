@@ -5,8 +5,9 @@ import contextlib
 from collections.abc import Iterator
 
 from etils import epath
+from safetensors import SafetensorError
 
-from .errors import InputError
+from .errors import InputError, check_writable
 
 
 def absolute(directory: str | epath.Path) -> epath.Path:
@@ -45,3 +46,21 @@ def writing(folder: epath.Path) -> Iterator[None]:
     except ValueError as error:
         reason = " ".join(str(error).partition(" [")[0].split())
         raise OSError(f"{folder} cannot be written: {reason}") from None
+
+
+@contextlib.contextmanager
+def atomic_directory(directory: str) -> Iterator[epath.Path]:
+    """Yields a new directory to write to; renames it to `directory` when all is written, else removes it."""
+    target = absolute(directory)
+    half = target.with_name(f"{target.name}.half")
+    for path in target, half:  # the second one may be left by a program that was killed
+        if path.exists():
+            raise InputError(f"{path}: already exists: give a new directory, or remove this one")
+    check_writable(target)
+    try:
+        yield half
+        half.rename(target)
+    except SafetensorError as error:  # its writer turns an OSError into this
+        raise OSError(f"{half}: {error}") from None
+    finally:
+        half.rmtree(missing_ok=True)

@@ -15,6 +15,69 @@ from tokenizers import Tokenizer
 from .errors import InputError
 from .storage import absolute
 
+TOKENIZER_FILES = (
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "chat_template.json",
+    "additional_chat_templates/*.jinja",
+)
+MODEL_FILES = "config.json", "generation_config.json"
+LARGEST_FILE = 2**28  # bytes; the largest published tokenizer.json has less than 2**26
+
+
+def copy_file(path: epath.Path, target: epath.Path) -> None:
+    """Copies one file. A link may point within its folder, or within its repository in a cache of the Hub.
+
+    Raises InputError for other links, for what is not a regular file and for a file larger than LARGEST_FILE.
+    """
+    # `resolve` of epath does not follow links
+    real, folder = (x if "://" in str(x) else epath.Path(Path(x).resolve()) for x in (path, path.parent))
+    caches = (p.parent for p in folder.parents if p.name == "snapshots" and (p.parent / "blobs").is_dir())
+    root = next(caches, folder)
+    if root not in real.parents:
+        raise InputError(f"{path}: is a link to {real}, outside of {root}: put the file itself there")
+    if not real.is_file() or Path(real).is_fifo() or real.stat().length > LARGEST_FILE:
+        raise InputError(f"{path}: is not a file of at most {LARGEST_FILE:,} bytes: remove it, or put one there")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(real.read_bytes())
+
+
+def copy_tokenizer(tokenizer: str, directory: Path | epath.Path, model: str = "") -> None:
+    """Copies a tokenizer.json and the files beside it that exist; MODEL_FILES are those beside `model`, if given."""
+    for path, names in ((model or tokenizer, MODEL_FILES), (tokenizer, TOKENIZER_FILES)):
+        folder = epath.Path(path).expanduser().parent
+        for name in names if path != "bytes" else ():
+            for file in sorted(folder.glob(name)):
+                copy_file(file, directory / file.relative_to(folder))
+    if (path := epath.Path(tokenizer).expanduser()).exists():
+        copy_file(path, directory / "tokenizer.json")
+
+
+def kept_tokenizer(directory: str | epath.Path) -> str:
+    """Returns the path of tokenizer.json in a run's directory, whether it is there or not."""
+    return str(absolute(directory) / "tokenizer" / "tokenizer.json")
+
+
+def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False) -> None:
+    """Copies a tokenizer into a run's directory. Another one there is renamed with `replace`, else an InputError."""
+    kept, source = epath.Path(kept_tokenizer(directory)), epath.Path(tokenizer).expanduser()
+    if tokenizer == "bytes" or absolute(source) == kept or (kept.exists() and kept.read_bytes() == source.read_bytes()):
+        return
+    if kept.exists() and not replace:
+        raise InputError(f"--tokenizer {tokenizer}: this run has {kept}: give a new directory, or --allow-other-data")
+    half = kept.parent.with_name("tokenizer.half")
+    half.rmtree(missing_ok=True)  # left by a program that was killed
+    half.mkdir(parents=True)
+    copy_tokenizer(tokenizer, half, str(kept) if kept.parent.exists() else "")
+    if kept.parent.exists():
+        kept.parent.rename(kept.parent.with_name(f"tokenizer-{time.time_ns()}"))
+    half.rename(kept.parent)
+
 
 class ByteTokenizer:
     """UTF-8 bytes as tokens 0 to 255; needs no file."""
@@ -117,67 +180,3 @@ def load_tokenizer(name: str, parses_special: bool = False) -> AnyTokenizer:
 def encode_document(tokenizer: AnyTokenizer, text: str) -> np.ndarray:
     """Returns the tokens of a document, int32 [n], with the tokenizer's prefix and eos."""
     return np.array([*tokenizer.prefix, *tokenizer.encode(text), tokenizer.eos], np.int32)
-
-
-TOKENIZER_FILES = (
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "tokenizer.model",
-    "vocab.json",
-    "merges.txt",
-    "chat_template.jinja",
-    "chat_template.json",
-    "additional_chat_templates/*.jinja",
-)
-MODEL_FILES = "config.json", "generation_config.json"
-LARGEST_FILE = 2**28  # bytes; the largest published tokenizer.json has less than 2**26
-
-
-def copy_file(path: epath.Path, target: epath.Path) -> None:
-    """Copies one file. A link may point within its folder, or within its repository in a cache of the Hub.
-
-    Raises InputError for other links, for what is not a regular file and for a file larger than LARGEST_FILE.
-    """
-    # `resolve` of epath does not follow links
-    real, folder = (x if "://" in str(x) else epath.Path(Path(x).resolve()) for x in (path, path.parent))
-    caches = (p.parent for p in folder.parents if p.name == "snapshots" and (p.parent / "blobs").is_dir())
-    root = next(caches, folder)
-    if root not in real.parents:
-        raise InputError(f"{path}: is a link to {real}, outside of {root}: put the file itself there")
-    if not real.is_file() or Path(real).is_fifo() or real.stat().length > LARGEST_FILE:
-        raise InputError(f"{path}: is not a file of at most {LARGEST_FILE:,} bytes: remove it, or put one there")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(real.read_bytes())
-
-
-def copy_tokenizer(tokenizer: str, directory: Path | epath.Path, model: str = "") -> None:
-    """Copies a tokenizer.json and the files beside it that exist; MODEL_FILES are those beside `model`, if given."""
-    for path, names in ((model or tokenizer, MODEL_FILES), (tokenizer, TOKENIZER_FILES)):
-        folder = epath.Path(path).expanduser().parent
-        for name in names if path != "bytes" else ():
-            for file in sorted(folder.glob(name)):
-                copy_file(file, directory / file.relative_to(folder))
-    if (path := epath.Path(tokenizer).expanduser()).exists():
-        copy_file(path, directory / "tokenizer.json")
-
-
-def kept_tokenizer(directory: str | epath.Path) -> str:
-    """Returns the path of tokenizer.json in a run's directory, whether it is there or not."""
-    return str(absolute(directory) / "tokenizer" / "tokenizer.json")
-
-
-def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False) -> None:
-    """Copies a tokenizer into a run's directory. Another one there is renamed with `replace`, else an InputError."""
-    kept, source = epath.Path(kept_tokenizer(directory)), epath.Path(tokenizer).expanduser()
-    if tokenizer == "bytes" or absolute(source) == kept or (kept.exists() and kept.read_bytes() == source.read_bytes()):
-        return
-    if kept.exists() and not replace:
-        raise InputError(f"--tokenizer {tokenizer}: this run has {kept}: give a new directory, or --allow-other-data")
-    half = kept.parent.with_name("tokenizer.half")
-    half.rmtree(missing_ok=True)  # left by a program that was killed
-    half.mkdir(parents=True)
-    copy_tokenizer(tokenizer, half, str(kept) if kept.parent.exists() else "")
-    if kept.parent.exists():
-        kept.parent.rename(kept.parent.with_name(f"tokenizer-{time.time_ns()}"))
-    half.rename(kept.parent)

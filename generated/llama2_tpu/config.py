@@ -93,8 +93,6 @@ class CheckpointConfig:
     checkpoint_dir: str = ""  # for checkpoints and metrics; a run resumes from it; "": a new runs/DATE-TIME
     keep_last: PositiveInt = 3  # newest checkpoints that are kept
     keep_every: NonNegativeInt = 0  # checkpoints at multiples of this many steps are kept for good; 0: none
-    # default dtype of exported tensors; an imported model has its own
-    export_dtype: Literal["float32", "bfloat16", "float16"] = "float32"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import numpy as np
 from flax import nnx
 from jax import Array
 from jax.ad_checkpoint import checkpoint_policies as policies
@@ -108,6 +107,29 @@ def remat_policy(remat: str) -> Callable[..., bool]:
     return functools.reduce(policies.save_from_both_policies, [REMAT[name] for name in names])
 
 
+SETTINGS = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
+# variable of a launcher -> its value for a single process; an Indexed Job of Kubernetes has several
+LAUNCHERS = {"SLURM_NTASKS": "1", "OMPI_COMM_WORLD_SIZE": "1", "MEGASCALE_NUM_SLICES": "1", "JOB_COMPLETION_INDEX": ""}
+
+
+def join_job() -> None:
+    """Joins this process to its job, before anything asks JAX for its devices.
+
+    The SETTINGS say which process it is, or else JAX detects it: Slurm, Open MPI, TPU metadata, Kubernetes.
+    """
+    settings = {name: os.environ[name] for name in SETTINGS if os.environ.get(name)}
+    several = any(os.environ.get(name, alone) != alone for name, alone in LAUNCHERS.items())
+    try:
+        if settings:
+            address, count, index = (settings[name] for name in SETTINGS)
+            jax.distributed.initialize(address, int(count), int(index))
+        elif several or "," in os.environ.get("TPU_WORKER_HOSTNAMES", ""):
+            jax.distributed.initialize()
+    except Exception as error:  # each way of detection has its own errors
+        launched = [f"{name}={os.environ[name]}" for name in (*SETTINGS, *LAUNCHERS) if os.environ.get(name)]
+        raise InputError(f"job {', '.join(launched)}: {error}: set all of {', '.join(SETTINGS)}") from None
+
+
 def abstract(create: Callable[[], Any], mesh: Mesh | None) -> Any:
     """Returns ShapeDtypeStructs of `create()`: each nnx.Param sharded by its axes, others replicated.
 
@@ -133,37 +155,3 @@ def named_arrays(tree: Any) -> dict[str, Array]:
     """Returns the arrays of a pytree by their paths, such as layers.attention.query.kernel."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator=".").removesuffix(".value"): x for path, x in leaves}
-
-
-class LazyArray:
-    """An array that `read(name)` reads whenever NumPy asks for it: a model may be larger than memory."""
-
-    def __init__(self, struct: jax.ShapeDtypeStruct, read: Callable[[str], np.ndarray], name: str):
-        self.shape, self.dtype, self.size = struct.shape, struct.dtype, struct.size
-        self.read, self.name = read, name
-
-    def __array__(self, dtype=None, copy=None) -> np.ndarray:
-        return self.read(self.name)
-
-
-SETTINGS = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
-# variable of a launcher -> its value for a single process; an Indexed Job of Kubernetes has several
-LAUNCHERS = {"SLURM_NTASKS": "1", "OMPI_COMM_WORLD_SIZE": "1", "MEGASCALE_NUM_SLICES": "1", "JOB_COMPLETION_INDEX": ""}
-
-
-def join_job() -> None:
-    """Joins this process to its job, before anything asks JAX for its devices.
-
-    The SETTINGS say which process it is, or else JAX detects it: Slurm, Open MPI, TPU metadata, Kubernetes.
-    """
-    settings = {name: os.environ[name] for name in SETTINGS if os.environ.get(name)}
-    several = any(os.environ.get(name, alone) != alone for name, alone in LAUNCHERS.items())
-    try:
-        if settings:
-            address, count, index = (settings[name] for name in SETTINGS)
-            jax.distributed.initialize(address, int(count), int(index))
-        elif several or "," in os.environ.get("TPU_WORKER_HOSTNAMES", ""):
-            jax.distributed.initialize()
-    except Exception as error:  # each way of detection has its own errors
-        launched = [f"{name}={os.environ[name]}" for name in (*SETTINGS, *LAUNCHERS) if os.environ.get(name)]
-        raise InputError(f"job {', '.join(launched)}: {error}: set all of {', '.join(SETTINGS)}") from None

@@ -88,7 +88,9 @@ class _Links:
                 where = str(recipe.package_file.origin("exports"))
                 raise LoomError(f"the package exports {name}, which no selected fragment defines", where, "Remove it.")
         roots = [key for key in definitions if key.endswith(":__main__") or key.startswith("tests/")]
-        self.reachable = reachable([*self.exports, *recipe.package_file.data.roots, *roots], self.references)
+        file = recipe.package_file.data
+        named = [*file.roots, *(name for part in recipe.parts for name in file.parts[part].roots)]
+        self.reachable = reachable([*self.exports, *named, *roots], self.references)
 
     def references(self, key: str) -> References:
         if key not in self._references:

@@ -82,6 +82,10 @@ class Recipe:
         absent = {file for name, part in parts.items() if name not in self.parts for file in part.files}
         return {file: template for file, template in self.merged("templates").items() if file not in absent}
 
+    def is_left_out(self, fragment: str) -> bool:
+        """Returns whether a fragment belongs only to parts that the package does not have."""
+        return bool(fragments_of_other_parts([fragment], self.parts, self.package_file))
+
     def origin(self, key: str, name: str) -> Origin:
         """Returns the line of an entry of a merged table."""
         return next(t.origin(key, name) for t in reversed(self._tables) if name in getattr(t, key, {}))

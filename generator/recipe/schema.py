@@ -103,6 +103,7 @@ class PartTable(TomlTable):
         requires: fragment that every layer of a model with the part must have -> what it gives a layer.
         also: point -> point of the part: a fragment that splices at the first must splice at the second too.
         choice: what the part decides, if it is one of several ways: a package has one at most, and "all" has none.
+        roots: public names, as in the package file.
         files: outputs of targets' templates that only packages with the part have.
     """
 
@@ -118,6 +119,7 @@ class PartTable(TomlTable):
     documentation: dict[str, str] = EMPTY
     extras: dict[Name, tuple[Line, ...]] = EMPTY
     templates: dict[Output, str] = EMPTY
+    roots: tuple[str, ...] = ()
     files: tuple[Output, ...] = ()
 
 

@@ -106,6 +106,11 @@ def find_points(key: str, text: Traced) -> dict[str, Point]:
     return points
 
 
+def reads_checkpoints(recipe: Recipe) -> bool:
+    """Returns whether a package reads checkpoints of Hugging Face, about which its architecture makes statements."""
+    return any("hf.tensors" in find_points(d.name, d.text) for f in recipe.fragments for d in f.definitions)
+
+
 def find_points_of(fragment: Fragment) -> Iterator[Point]:
     """Yields the join points of a fragment, in its definitions and in its splices; a splice for several points once."""
     for definition in fragment.definitions:
@@ -158,15 +163,20 @@ def explain_missing(
     recipe: Recipe,
     file_of: Callable[[Fragment, Recipe], str],
     left_out: Collection[str] = (),
-) -> str:
-    """Explains why no chosen fragment has the point of a splice; '' where nothing explains it, or it may be missing.
+) -> str | None:
+    """Explains why no chosen fragment has the point of a splice.
+
+    A splice may miss a point that only parts which the package does not have offer. So may an optional one, unless
+    another definition has replaced the host, and the fragment of the splice has no splice for that one.
 
     Args:
         left_out: definitions that are woven elsewhere, with their points.
 
-    An optional splice may miss its point, unless another definition has replaced the host, and the fragment of the
-    splice has no splice for that one.
+    Returns:
+        '' where nothing explains it, None where the point may be missing.
     """
+    if _is_of_absent_part(splice.point, recipe):
+        return None
     points = {other.point for fragment in chosen if fragment.name == splice.fragment for other in fragment.splices}
     for host in recipe.library.fragments_with(splice.point):
         hosts = (d.name for d in host.definitions if splice.point in find_points(d.name, d.text))
@@ -185,7 +195,27 @@ def explain_missing(
                 return f"It is a point of {host.name}, which only some kinds of layer select. {remedy}"
             instead = f"; {other.name} stands in its place: repeat the point there" if other else ""
             return f"It is a point of {host.name}, which is not selected{instead}."
-    return ""
+    return None if splice.optional else ""
+
+
+def _is_of_absent_part(point: str, recipe: Recipe, within: frozenset[str] = frozenset()) -> bool:
+    """Returns whether only parts that the package does not have offer a point, or splices at their points.
+
+    Args:
+        within: points of splices that lead to this one.
+    """
+    fragments = recipe.library.fragments_with(point)
+    of_definitions = [f for f in fragments for d in f.definitions if point in find_points(d.name, d.text)]
+    of_splices = [(f, s) for f in fragments for s in f.splices if point in find_points_in(s)]
+    return (
+        bool(of_definitions or of_splices)
+        and all(recipe.is_left_out(f.name) for f in of_definitions)
+        and all(
+            recipe.is_left_out(f.name)
+            or (s.point not in within and _is_of_absent_part(s.point, recipe, within | {point}))
+            for f, s in of_splices
+        )
+    )
 
 
 def _of_a_kind(splice: Splice, host: Fragment, recipe: Recipe) -> str:

@@ -47,14 +47,14 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 def weave_splices(
     definitions: dict[str, Definition],
     splices: Iterable[Splice],
-    explain: Callable[[Splice], str] = lambda splice: "",
+    explain: Callable[[Splice], str | None] = lambda splice: None if splice.optional else "",
 ) -> tuple[dict[str, Definition], list[Need]]:
     """Puts all splices in place and removes the points.
 
     Args:
         definitions: key -> definition.
         splices: of the selected fragments, in order of selection.
-        explain: returns why no host has the point of a splice; for an optional one, '' if it may be left out.
+        explain: returns why no host has the point of a splice, '' if nothing explains it, None if it may be left out.
 
     Returns:
         The definitions, and the values that threading must bring to spliced statements.
@@ -87,12 +87,11 @@ def weave_splices(
         check_shared_bound(text, shared)
         woven[key] = definition if text is definition.text else replace(definition, text=text)
     for splice in (splice for name, some in by_point.items() if name not in hosts for splice in some):
-        remedy = explain(splice)
-        if remedy or not splice.optional:
+        if (why := explain(splice)) is not None:
             raise LoomError(
                 f"{splice.fragment} splices into the point {splice.point!r}, which no selected fragment has",
                 str(splice.origin),
-                remedy or f"{nearest(splice.point, hosts)} Or write optional=True.",
+                why or f"{nearest(splice.point, hosts)} Or write optional=True.",
                 dependent=splice.fragment,
             )
     return woven, needs

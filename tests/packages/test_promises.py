@@ -194,7 +194,7 @@ import json, pathlib, sys
 from generator.recipe.library import Library
 from generator.weaver import weave
 library = Library.read([pathlib.Path(sys.argv[1])])
-print(json.dumps([weave(name, "tpu", library, parts=()).files for name in ("qwen3_moe", "gemma3")]))
+print(json.dumps([weave(name, "tpu", library, parts=("huggingface",)).files for name in ("qwen3_moe", "gemma3")]))
 """
 
 

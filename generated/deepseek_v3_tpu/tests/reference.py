@@ -23,14 +23,6 @@ def read_tensors(directory: Path) -> dict[str, np.ndarray]:
     return tensors
 
 
-def assert_same(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """Checks that names are the same, and under each the dtype, shape and bits."""
-    assert ours.keys() == theirs.keys(), ours.keys() ^ theirs.keys()
-    for name in ours:
-        assert ours[name].dtype == theirs[name].dtype, name
-        np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
-
-
 def gradients_of(reference: Any, directory: Path) -> dict[str, np.ndarray]:
     """Returns trained parameters' gradients as save_pretrained writes parameters, which they overwrite."""
     for parameter in reference.parameters():

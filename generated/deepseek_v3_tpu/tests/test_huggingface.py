@@ -22,7 +22,8 @@ from ..parallel import named_arrays
 from ..tokenizer import load_tokenizer
 from .exported import exported_config, in_transformers, random_model
 from .made_tokenizers import plain_bytes
-from .reference import assert_same, check_logits_and_gradients, read_tensors
+from .reference import check_logits_and_gradients, read_tensors
+from .saved import assert_same
 
 torch = pytest.importorskip("torch", reason="parity needs torch and transformers: pip install '.[test]'")
 

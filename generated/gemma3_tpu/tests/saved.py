@@ -4,6 +4,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -57,6 +58,14 @@ def raising(error: Exception):
 
 def same(a, b) -> bool:
     return jax.tree.all(jax.tree.map(lambda x, y: np.array_equal(x, y), a, b))
+
+
+def assert_same(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """Checks that names are the same, and under each the dtype, shape and bits."""
+    assert ours.keys() == theirs.keys(), ours.keys() ^ theirs.keys()
+    for name in ours:
+        assert ours[name].dtype == theirs[name].dtype, name
+        np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
 
 
 def with_nan(state: TrainState) -> TrainState:

@@ -23,7 +23,7 @@ from ..tokenizer import load_tokenizer
 from .chat_forms import CHAT_CALL, CHAT_CONVERSATIONS, CHAT_FORMS, save_chat_tokenizer, say
 from .prepares import run_prepare
 from .processes import PACKAGE
-from .reference import assert_same
+from .saved import assert_same
 from .texts import read_sequences
 
 

@@ -17,7 +17,8 @@ from ..storage import atomic_directory
 from .exported import exported_config, in_transformers, random_model
 from .made_tokenizers import plain_bytes
 from .processes import PACKAGE, run_python
-from .reference import assert_same, read_tensors
+from .reference import read_tensors
+from .saved import assert_same
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from ..tokenizer import load_tokenizer
 from ..trainer import train
 from .chat_forms import CHAT_FORMS, save_chat_tokenizer, say
 from .prepares import refused_prepare, run_prepare
-from .reference import assert_same
+from .saved import assert_same
 from .texts import read_sequences
 
 

@@ -24,7 +24,7 @@ from ..tokenizer import load_tokenizer
 from .made_tokenizers import plain_bytes
 from .prepares import refused_prepare, run_prepare
 from .processes import PACKAGE
-from .reference import assert_same
+from .saved import assert_same
 from .texts import read_sequences
 
 TEXTS = [f"document {i}: " + "ünï" * (i % 7) * (i % 11) for i in range(120)] + ["", "x" * 5000]
