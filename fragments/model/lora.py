@@ -130,7 +130,7 @@ def _(self, x, y):
         y = y + self.adapter(x)
 
 
-@splice("Attention.latent_kernel")
+@splice("Attention.latent_kernel", optional=True)
 def _(kernel, linear):
     if linear.adapter is not None:
         kernel = kernel + linear.adapter.product()
