@@ -19,6 +19,7 @@ from generator.package.render import check_files, render_files
 from generator.recipe.library import Library
 from generator.recipe.recipe import Recipe, select
 from generator.recipe.schema import ALL
+from generator.recipe.order import order_splices
 from generator.recipe.stated import apply_statements
 from generator.thread.thread import thread
 from generator.tidy.tidy import RULES, indentation, tidy
@@ -82,9 +83,9 @@ class Weaving:
 
 
 def _state(package: Weaving) -> None:
-    """Writes what the architecture states about its checkpoints into the splices of its fragments."""
-    if reads_checkpoints(package.recipe):
-        package.recipe = apply_statements(package.recipe)
+    """Writes the order and what the architecture states about its checkpoints into the splices of its fragments."""
+    states = apply_statements if reads_checkpoints(package.recipe) else order_splices
+    package.recipe = states(package.recipe)
 
 
 def _fill(package: Weaving) -> None:

@@ -294,7 +294,7 @@ def test_a_helper_of_attention_over_pages_has_a_place():
 
 
 def test_a_family_without_rotation_has_no_buffers():
-    files = woven('without = ["model/rope", "tests/test_rope"]\n', parts=()).files["huggingface.py"]
+    files = woven('without = ["model/rope", "tests/test_rope"]\n', parts=("huggingface",)).files["huggingface.py"]
     assert re.search(r"def hf_buffers\(\).*?\n    yield from \(\)\n", files, re.DOTALL)
 
 

@@ -145,6 +145,6 @@ def _():
     check_lock(quick=True)
 
 
-@splice("Monitor.draw", "Monitor.upload", "Monitor.upload_all")
+@splice("Monitor.draw", "Monitor.upload", "Monitor.upload_all", optional=True)
 def _():
     check_lock(quick=True)

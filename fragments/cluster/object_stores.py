@@ -73,7 +73,7 @@ def _(self):
         upload(self.folder, self.shared)
 
 
-@splice("export_hf.save")
+@splice("export_hf.save", optional=True)
 def _(config, model, half, dtype, tokenizer):
     from generator.language.roles import local_folder, upload
 

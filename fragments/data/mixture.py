@@ -38,7 +38,7 @@ def _(self, seed, order):
     order = grain.MapDataset.mix([repeat(source, seed) for source in self.source.parents], weights)
 
 
-@splice("show.order")
+@splice("show.order", optional=True)
 def _(config, source, order):
     weights = [weight for weight, _ in split_mixture(config.data)]
     order = grain.MapDataset.mix([repeat(parent, config.seed) for parent in source.parents], weights)

@@ -127,6 +127,6 @@ def _(self, request, most):
         request.drafts = predicted  # where both agree, prompt lookup continues the draft
 
 
-@splice("test_draft_ngram.engine")
+@splice("test_draft_ngram.engine", optional=True)
 def _(subject):
     subject.device.mtp_cache = None  # the test makes its own draft tokens

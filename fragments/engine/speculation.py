@@ -103,6 +103,6 @@ def _(settings, written):
     written = max(written, 1 + settings.draft_tokens)
 
 
-@splice("drafting.sizes")
+@splice("drafting.sizes", optional=True)
 def _(sizes, count):
     sizes["draft_tokens"] = count

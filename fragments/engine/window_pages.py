@@ -85,7 +85,7 @@ def _(self, step, row, request):
         step.block_tables[row, 1, place] = page
 
 
-@splice("test_engine.whole")
+@splice("test_engine.whole", optional=True)
 def _(engine):
     assert set(engine.window.block_tables) <= set(engine.running)
     pool_is_whole(engine.window.pool, [[*pages.values()] for pages in engine.window.block_tables.values()])

@@ -83,6 +83,6 @@ def _(config, tensors, hf_dir):
         print(f"{hf_dir}: no tensor is of an MTP layer: the model has none", file=sys.stderr)
 
 
-@splice("exported_config.config")
+@splice("exported_config.config", optional=True)
 def _(config):
     config = dataclasses.replace(config, mtp_layers=0)  # transformers does not save MTP layers

@@ -102,7 +102,7 @@ def _(seen, t):
     seen = [s for s in seen if t - s < 5]
 
 
-@splice("attend_at_once.seen")
+@splice("attend_at_once.seen", optional=True)
 def _(seen, distance):
     seen = seen & (distance < 5)
 

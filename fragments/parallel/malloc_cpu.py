@@ -19,7 +19,7 @@ def keep_memory() -> None:
             ctypes.CDLL(None).mallopt(option, value)
 
 
-@splice("command.given")
+@splice("command.given", optional=True)
 def _():
     from generator.language.roles import keep_memory
 

@@ -72,11 +72,11 @@ def _(sums, step, monitor):
         print(f"step {step}: {metric} on held-out data {mean:.4f}", flush=True)
 
 
-@splice("draw_losses.label")
+@splice("draw_losses.label", optional=True)
 def _(axes):
     axes.set(xlabel="step of the optimizer", ylabel="loss of --objective")
 
 
-@splice("evaluate.changed")
+@splice("evaluate.changed", optional=True)
 def _(changed):
     changed["objective"] = "next_token"

@@ -90,7 +90,7 @@ def _(checkpoints, step, state, data):
         proceed()
 
 
-@splice("batch_wait.part")
+@splice("batch_wait.part", optional=True)
 def _(data, part):
     if data.metrics:  # of completions that were sampled for this batch
         part = "sampling"

@@ -30,7 +30,7 @@ def add(name: str, text: str, **fragments: str) -> None:
 
 
 def build() -> None:
-    done = CliRunner().invoke(gen, ["build", "mine", "--target=cpu"])
+    done = CliRunner().invoke(gen, ["build", "mine", "--target=cpu", "--with=huggingface"])
     assert done.exit_code == 0, done.output
 
 

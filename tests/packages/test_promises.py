@@ -84,11 +84,11 @@ def modules(package: Path) -> list[Path]:
 @pytest.mark.parametrize(
     ("target", "parts", "most", "files"),
     [
-        ("cpu", (), 2403, 18),
-        ("gpu", (), 2417, 17),
-        ("gpu", ("-recipes",), 2349, 17),
-        ("tpu", (), 2580, 18),
-        ("tpu", ("-compile", "-recipes"), 2390, 17),
+        ("cpu", (), 2109, 17),
+        ("gpu", (), 2123, 16),
+        ("gpu", ("-recipes",), 2055, 16),
+        ("tpu", (), 2286, 17),
+        ("tpu", ("-compile", "-recipes"), 2096, 16),
     ],
 )
 def test_a_trainer_does_not_grow(target, parts, most, files):
