@@ -17,9 +17,9 @@ from generator.package.layout import Layout, LinkedFiles, file_of, lay_out, link
 from generator.package.package import Package
 from generator.package.render import check_files, render_files
 from generator.recipe.library import Library
+from generator.recipe.order import order_splices
 from generator.recipe.recipe import Recipe, select
 from generator.recipe.schema import ALL
-from generator.recipe.order import order_splices
 from generator.recipe.stated import apply_statements
 from generator.thread.thread import thread
 from generator.tidy.tidy import RULES, indentation, tidy
