@@ -94,7 +94,8 @@ class Answer:
 
     async def pieces(self, job: Job) -> AsyncIterator[tuple[int, Piece]]:
         """Yields pieces with the index of their choice, and records metrics."""
-        metrics, firsts = self.server.metrics, {}
+        metrics = self.server.metrics
+        firsts = {}
         metrics.prompt_tokens.inc(self.prompt_tokens)
         while any(choice.finish is None for choice in self.choices):
             index, count, finish = await job.next()
@@ -128,7 +129,8 @@ class Answer:
         return sum(len(prompt) + self.is_scored * len(sampling.logit_bias) for prompt, sampling in prompts)
 
     def usage(self) -> dict[str, Any]:
-        prompt, completion = self.prompt_tokens, sum(len(choice.offsets) for choice in self.choices)
+        prompt = self.prompt_tokens
+        completion = sum(len(choice.offsets) for choice in self.choices)
         cached = {"cached_tokens": sum(choice.request.cached for choice in self.choices[:: self.request.n])}
         usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
         return usage | {"prompt_tokens_details": cached}

@@ -146,7 +146,8 @@ class ChatTemplate:
         """Marks everything in a JSON value that looks like a special token."""
         text = END.join(re.sub(f"[{OPEN}-{END}]", "", without_halves(text)) for text in strings(value))
         (encoding,) = self.finder.encode_batch([text], add_special_tokens=False)
-        parts, done = [], 0
+        parts = []
+        done = 0
         for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
             if token:
                 parts += [text[done:start], OPEN, text[start:end], CLOSE]

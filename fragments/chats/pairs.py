@@ -15,7 +15,8 @@ PAIR = np.dtype([("token", "<i4"), ("weight", "<f2"), ("answer", "i1"), ("refere
 
 def encode_pair(chats: Chats, pair: dict[str, Any], source: str) -> np.ndarray:
     """Returns the tokens of the chosen answer, then of the rejected one, each as `Chats` encodes it as a completion."""
-    prompt, answers = pair.get("prompt"), [pair.get("chosen"), pair.get("rejected")]
+    prompt = pair.get("prompt")
+    answers = [pair.get("chosen"), pair.get("rejected")]
     if {*map(type, answers)} not in ({str}, {list}):
         raise ValueError("chosen and rejected must both be texts, or both lists of messages")
     if answers[0] == answers[1]:
@@ -25,7 +26,8 @@ def encode_pair(chats: Chats, pair: dict[str, Any], source: str) -> np.ndarray:
         size = [*same, False].index(False)
         if not size:
             raise ValueError("chosen and rejected have no first message in common, and there is no prompt of messages")
-        prompt, answers = answers[0][:size], [answer[size:] for answer in answers]
+        prompt = answers[0][:size]
+        answers = [answer[size:] for answer in answers]
     parts = []
     for number, (name, answer) in enumerate(zip(("chosen", "rejected"), answers, strict=True), 1):
         try:
@@ -38,7 +40,8 @@ def encode_pair(chats: Chats, pair: dict[str, Any], source: str) -> np.ndarray:
             raise ValueError(f"{name} has no token with a weight")
         parts.append(np.empty(len(weighted), PAIR))
         parts[-1]["token"], parts[-1]["weight"] = weighted["token"], weighted["weight"]
-        parts[-1]["answer"], parts[-1]["reference"] = number, np.nan
+        parts[-1]["answer"] = number
+        parts[-1]["reference"] = np.nan
     return np.concatenate(parts)
 
 

@@ -84,7 +84,8 @@ class Checkpoints:
     """The checkpoints in a directory; only for reading if `config` is None."""
 
     def __init__(self, directory: str | epath.Path, config: Config | None):
-        self.directory, self.config = absolute(directory), config
+        self.directory = absolute(directory)
+        self.config = config
         point("Checkpoints.parameters", self)
         with point("Checkpoints.writable", config):
             if config is not None:

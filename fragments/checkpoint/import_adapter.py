@@ -36,7 +36,8 @@ def with_peft_adapter(config: Config, model: Decoder, directory: str) -> tuple[C
     arrays, rank, alpha, lacking = read_adapter(directory, config)
     targets = ",".join(sorted({name.split(".")[-3] for name in arrays}))
     config = dataclasses.replace(config, lora_rank=rank, lora_alpha=alpha, lora_targets=targets)
-    base, model = named_arrays(model), jax.eval_shape(lambda: Decoder(config, nnx.Rngs(0)))
+    base = named_arrays(model)
+    model = jax.eval_shape(lambda: Decoder(config, nnx.Rngs(0)))
     parameters = named_arrays(model)
     if lacking := lacking + sorted(name for name in parameters.keys() - arrays.keys() if ".adapter." in name):
         raise InputError(

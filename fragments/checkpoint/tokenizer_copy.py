@@ -14,7 +14,8 @@ def kept_tokenizer(directory: str | epath.Path) -> str:
 
 def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False) -> None:
     """Copies a tokenizer into a run's directory. Another one there is renamed with `replace`, else an InputError."""
-    kept, source = epath.Path(kept_tokenizer(directory)), epath.Path(tokenizer).expanduser()
+    kept = epath.Path(kept_tokenizer(directory))
+    source = epath.Path(tokenizer).expanduser()
     if tokenizer == "bytes" or absolute(source) == kept or (kept.exists() and kept.read_bytes() == source.read_bytes()):
         return
     if kept.exists() and not replace:

@@ -83,7 +83,9 @@ class Choice:
         for token in request.tokens[len(self.offsets) : count]:
             self.offsets.append(self.length + len(piece.text) + len(self.stops.buffered))
             new = self.text.add(token)
-            piece.text += self.stops.add(new) if len(self.offsets) > request.sampling.min_tokens else new
+            if len(self.offsets) > request.sampling.min_tokens:
+                new = self.stops.add(new)
+            piece.text += new
             if self.stops.matched:
                 break
         if finish and not self.stops.matched:

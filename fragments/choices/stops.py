@@ -41,5 +41,6 @@ class Stops:
         self.buffered = self.buffered + new
         self.matched = bool(starts)
         certain = min(starts) if starts else len(self.buffered) - max(self.lengths, default=0)
-        text, self.buffered = self.buffered[:certain], "" if starts else self.buffered[certain:]
+        text = self.buffered[:certain]
+        self.buffered = "" if starts else self.buffered[certain:]
         return text

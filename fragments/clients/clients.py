@@ -165,7 +165,8 @@ def check_origin(headers: Headers, hosts: set[str], origins: set[str]) -> None:
     are allowed as hosts. Under these, a page's requests carry its origin. A probe may leave the host out in HTTP/1.0; a
     browser does not.
     """
-    host, origin = hostname(headers.get("host", "")), headers.get("origin")
+    host = hostname(headers.get("host", ""))
+    origin = headers.get("origin")
     if not ("*" in hosts or "host" not in headers or host in hosts or is_address(host)):
         raise Refusal(403, f"host {host!r} is not allowed: use another, or start the server with --allow-host NAME")
     same = origin and origin.partition("//")[2] == headers.get("host")

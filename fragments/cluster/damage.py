@@ -100,7 +100,9 @@ def _(self, steps):
 
 @splice("Checkpoints.newest")
 def _(self, steps, targets, data, step, config, place, abstract_trees, trees):
-    step, config, place, trees, damaged = -1, None, None, None, []
+    step = -1
+    config, place, trees = None, None, None
+    damaged = []
     while trees is None and (step := agree(max(steps.difference(damaged), default=-1))) >= 0:
         try:
             read_step = functools.partial(reading(self.directory / str(step))(self.read_step), step, data)

@@ -53,7 +53,8 @@ def _(self):
     self.folder.mkdir(parents=True, exist_ok=True)
     if self.folder != self.shared and (self.shared / "metrics.jsonl").exists():
         (self.shared / "metrics.jsonl").copy(self.folder / "metrics.jsonl")
-    self.uploaded, self.upload_seconds = -math.inf, 0.0  # when the last upload ended, and what it took
+    self.uploaded = -math.inf  # when the last upload ended
+    self.upload_seconds = 0.0  # that it took
 
 
 @splice("Monitor.restart_clock", after="tensorboard")

@@ -34,7 +34,8 @@ def run_in_children(restarts: int) -> None:
     """
     if restarts < 0:
         raise InputError(f"--restarts {restarts}: must be 0 or more")
-    child, signals = 0, []
+    child = 0
+    signals = []
 
     def pass_on(number: int, _: object) -> None:
         signals.append(number)
@@ -53,7 +54,8 @@ def run_in_children(restarts: int) -> None:
                 ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: sent if the parent is killed
             return
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        code, child = code if code >= 0 else 128 - code, 0  # as a shell does
+        code = code if code >= 0 else 128 - code  # as a shell does
+        child = 0
         if signals or code in FINAL or not left:
             raise SystemExit(code)
         print(f"warning: exit code {code}: starts again; restarts left: {left - 1}", file=sys.stderr, flush=True)

@@ -66,7 +66,8 @@ def main() -> None:
     point("compile.main", jax)
     config, per_device = command.config, command.batch_per_device
     with point("compile.mesh", command, config):
-        chip, mesh = jax.devices()[0].device_kind, make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
+        chip = jax.devices()[0].device_kind
+        mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
     if config.batch_size == -1:
         config = dataclasses.replace(config, batch_size=(4 if per_device is None else per_device) * mesh.size)
     elif per_device is not None:

@@ -22,7 +22,8 @@ def topology_mesh(config: Config, topology: str, slices: int) -> Any:
     os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5p-8", "TPU_WORKER_HOSTNAMES": "localhost"}
     os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"
     chip, _, shape = topology.partition(":")
-    sides, flat = [int(side) for side in shape.split("x") if side.isdecimal()], chip in ("v5e", "v6e")
+    sides = [int(side) for side in shape.split("x") if side.isdecimal()]
+    flat = chip in ("v5e", "v6e")
     if chip not in CHIPS or len(sides) != (2 if flat else 3) or slices < 1 or (flat and max(sides) > 16):
         choices = f"{', '.join(CHIPS)} with its lengths, such as v5p:8x8x4 or v5e:16x16, and --slices of at least 1"
         raise InputError(f"--topology {topology} --slices {slices}: there is no such slice: give {choices}")

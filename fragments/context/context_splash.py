@@ -75,7 +75,8 @@ def _(q, k, v, segment_ids, context):
 def _(q, k, T, size):
     devices = k.shape[1] // q.shape[1]  # that share the sequence
     if devices > 1:
-        size, T = next(n for n in (1024, 768, 512, 384, 256, 128) if q.shape[1] // 2 % n == 0), k.shape[1]
+        size = next(n for n in (1024, 768, 512, 384, 256, 128) if q.shape[1] // 2 % n == 0)
+        T = k.shape[1]
     else:
         proceed()
 

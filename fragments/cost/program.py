@@ -59,7 +59,9 @@ class Program:
     """The computations of a compiled program by name, each a list of instructions in the order in which they run."""
 
     def __init__(self, text: str):
-        self.computations, self.entry, lines = {}, "", []
+        self.computations = {}
+        self.entry = ""
+        lines = []
         for line in text.splitlines():
             if match := re.match(r"(ENTRY )?%?([\w.\-]+) \(.*\{$", line):
                 lines = self.computations[match[2]] = []
@@ -188,7 +190,9 @@ def step_cost(text: str, chip: Chip, places: list[tuple[int, ...]]) -> Cost:
 
     @functools.cache
     def cost(name: str) -> Cost:
-        total, ends, busy = Cost(), {}, 0.0  # when collectives end, and the network is free
+        total = Cost()
+        ends = {}  # of collectives
+        busy = 0.0  # until when the network is
         for x in program.computations[name]:
             base = x.kind.removesuffix("-start").removesuffix("-done")
             # libtpu's reduce-scatter is a fusion of an all-reduce and a slice

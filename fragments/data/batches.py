@@ -64,7 +64,9 @@ class Sequences(Iterator[list[dict[str, np.ndarray]]]):
         self.waiting = [[(place, piece) for place, pieces in x for piece in pieces] for x in waiting]
         self.used = [sum(len(piece["tokens"]) for _, piece in pieces) for pieces in self.waiting]
         if self.used != state["used"]:  # other documents, or of other lengths: they are read again
-            self.upcoming, self.closed, self.waiting, self.used = [min(map(min, state["waiting"]))[0], 0], 0, [], []
+            self.upcoming = [min(map(min, state["waiting"]))[0], 0]
+            self.closed = 0
+            self.waiting, self.used = [], []
         self.unread = self.read(*self.upcoming)
 
     def read(self, first: int, start: int) -> Iterator[tuple[list[int], bool, dict[str, np.ndarray]]]:
@@ -79,10 +81,12 @@ class Sequences(Iterator[list[dict[str, np.ndarray]]]):
 
     def __next__(self) -> list[dict[str, np.ndarray]]:
         for place, begins, piece in () if self.closed else self.unread:
-            self.upcoming, size = [place[0], place[1] + 1], len(piece["tokens"])
+            self.upcoming = [place[0], place[1] + 1]
+            size = len(piece["tokens"])
             self.closed = len(self.waiting) if begins else 0
             with point("Sequences.place", self, size):
-                chosen, most = len(self.waiting), 0  # each piece alone
+                chosen = len(self.waiting)  # each piece alone
+                most = 0
             if chosen == len(self.waiting):
                 self.waiting.append([])
                 self.used.append(0)
@@ -94,7 +98,8 @@ class Sequences(Iterator[list[dict[str, np.ndarray]]]):
             raise StopIteration
         with point("Sequences.choose", self):
             chosen = 0
-        self.packed, self.closed = self.packed + 1, max(0, self.closed - 1)
+        self.packed += 1
+        self.closed = max(0, self.closed - 1)
         self.used.pop(chosen)
         return [piece for _, piece in self.waiting.pop(chosen)]
 
@@ -122,7 +127,9 @@ def open_pieces(config: Config, path: str, tokenizer: AnyTokenizer, split: str) 
     with point("open_pieces.documents", config, path, tokenizer):
         texts, counts = open_documents(path, config.text_field)
         documents = texts.map(functools.partial(encode_document, tokenizer))
-    count, length, empty = len(documents), config.sequence_length, len(tokenizer.prefix) + 1
+    count = len(documents)
+    length = config.sequence_length
+    empty = len(tokenizer.prefix) + 1
     target = 0 if config.eval_data else min(10_000, math.ceil(config.eval_share * count))
     near = min(itertools.accumulate(reversed(counts)), key=lambda n: abs(n - target), default=0)  # in the last files
     held_out = near if target <= 2 * near <= 3 * target and near < count else target

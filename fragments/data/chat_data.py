@@ -42,9 +42,11 @@ def is_cut(config: Config, size: int, source: str) -> bool:
 def weighted_pieces(config: Config, tokens: np.ndarray, parts: list[slice], source: str) -> list[dict[str, np.ndarray]]:
     """Returns the pieces of a document that have a loss; a long chat becomes what --long-chats says."""
     if tokens.dtype.names is None:  # a text
-        token, weight = tokens, np.ones(len(tokens), np.float32)
+        token = tokens
+        weight = np.ones(len(tokens), np.float32)
     else:
-        token, weight = tokens["token"], tokens["weight"].astype(np.float32)
+        token = tokens["token"]
+        weight = tokens["weight"].astype(np.float32)
         if len(parts) > 1:
             parts = parts[: is_cut(config, len(tokens), source)]
         if not weight[1 : config.sequence_length + 1].any():

@@ -47,7 +47,8 @@ def _(content, field, lines, left_out):
     kept = index_path(content.path, field) if INDEX_FOLDERS else None
     if kept and kept.exists():
         index = read_index(kept)
-        lines, left_out = index[1:], int(index[0])
+        lines = index[1:]
+        left_out = int(index[0])
     else:
         proceed()
         if kept:

@@ -66,7 +66,8 @@ class Device:
     def __init__(
         self, config: ModelConfig, model: Decoder, settings: EngineSettings, mesh: Mesh | None, pages: int, longest: int
     ):
-        rows, size, chunk = settings.max_sequences, settings.page_size, min(settings.chunk, longest)
+        rows, size = settings.max_sequences, settings.page_size
+        chunk = min(settings.chunk, longest)
         point("Device.model", model)
         self.model, self.settings = model, settings
         self.mesh = mesh

@@ -154,7 +154,8 @@ class Engine:
         while self.queued and self.free_slots:
             request = self.queued[0]
             sequence = request.sequence
-            request.computed, request.length = 0, len(sequence)
+            request.computed = 0
+            request.length = len(sequence)
             point("Engine.admit", request, sequence)
             request.cached = request.cached if request.tokens else 0
             self.share_pages(request)
@@ -176,13 +177,15 @@ class Engine:
 
     def share_pages(self, request: Request) -> None:
         """Replaces pages of a request by cached ones with the same tokens, as far as its prefix is cached by now."""
-        size, sequence = self.settings.page_size, request.sequence
+        size = self.settings.page_size
+        sequence = request.sequence
         with point("Engine.scored", request, sequence):
             if request.sampling.prompt_logprobs:
                 return  # computed anew, for its log-probabilities
         with point("Engine.share", request, sequence):
             while len(request.digests) < (len(sequence) - 1) // size:  # at least one token has to be computed
-                digest, place = request.next_digest(sequence, size), len(request.digests)
+                digest = request.next_digest(sequence, size)
+                place = len(request.digests)
                 page = self.pool.share(digest)
                 if page is None:
                     break
@@ -217,7 +220,8 @@ class Engine:
             self.queued.remove(request)
         else:
             self.release(request)
-        request.status, request.finish = RequestStatus.FINISHED, why
+        request.status = RequestStatus.FINISHED
+        request.finish = why
         self.changed[request] = None
 
     def decode(self) -> list[StepInFlight]:
@@ -268,13 +272,15 @@ class Engine:
         point("Engine.step", requests, step, length)
         for row, request in enumerate(requests):
             count = min(request.length - request.computed, length)
-            step.starts[row], step.counts[row] = request.computed, count
+            step.starts[row] = request.computed
+            step.counts[row] = count
             point("Engine.row", step, row, request)
             point("Engine.block_tables", step, row, request)
             request.computed += count
             self.register_pages(request)
             if request.computed == request.length:
-                step.samples[row], request.status = True, RequestStatus.DECODE
+                step.samples[row] = True
+                request.status = RequestStatus.DECODE
                 request.length += 1
         return StepInFlight(self.device.run(step, length, score_all), requests, step, score_all)
 

@@ -95,13 +95,15 @@ def _(logprobs, top):
 
 @splice("test_sampling.drawn", optional=True)
 def _(logits, count, settings, sequences, tokens):
-    lengths, numbers = np.ones(count, np.int32), uniform(settings.seed[:, None], np.ones((count, 1))).ravel()
+    lengths = np.ones(count, np.int32)
+    numbers = uniform(settings.seed[:, None], np.ones((count, 1))).ravel()
     tokens = sample(jnp.tile(logits, (count, 1)), sequences, lengths, settings, biases_of(count), numbers)
 
 
 @splice("test_sampling.penalized", optional=True)
 def _(logits, sequences, settings, sampled):
-    metadata, lengths = metadata_of(8, prompt=6, **settings), np.full(8, 15, np.int32)
+    metadata = metadata_of(8, prompt=6, **settings)
+    lengths = np.full(8, 15, np.int32)
     sampled = sample(logits, sequences, lengths, metadata, biases_of(8), np.ones(8))
 
 

@@ -95,7 +95,8 @@ def _(step, row, tokens, first, end):
     if step.draft_tokens is not None:
         drafted = step.draft_tokens[row, : step.counts[row] - 1].tolist()
         accepted = [draft == token for draft, token in zip(drafted, tokens[row], strict=False)]
-        first, end = 0, [*accepted, False].index(False) + 1
+        first = 0
+        end = [*accepted, False].index(False) + 1
 
 
 @splice("window_room.written", optional=True)

@@ -98,7 +98,8 @@ def positions_of(step: StepInput, length: int) -> Array:
 @functools.partial(jax.jit, static_argnames="length", donate_argnames=("key", "value"))
 def write(key: Array, value: Array, cache: Cache, step: StepInput, length: int) -> tuple[Array, Array]:
     """Writes a step's keys and values to the pool; not in `run`, as a program that reads it too would copy it."""
-    pages, positions = Pages(key, value, step.block_tables), positions_of(step, length)
+    pages = Pages(key, value, step.block_tables)
+    positions = positions_of(step, length)
     if setting("one_stack"):
         pages = pages.write(cache, positions)
     else:

@@ -25,7 +25,8 @@ requires("sliding_window or chunked_attention")
 
 def window_room(config: ModelConfig, settings: EngineSettings) -> int:
     """Returns the pages of each layer with a window: twice what running sequences use, as free ones cache prefixes."""
-    longest, size = settings.max_length or config.context_length, settings.page_size
+    longest = settings.max_length or config.context_length
+    size = settings.page_size
     written = settings.chunk  # by a step, at most
     point("window_room.written", settings, written)
     span = window_size(config) + written
@@ -61,13 +62,15 @@ def _(step):
 
 @splice("Engine.pool")
 def _(self, config, settings):
-    room, size = window_room(config, settings), settings.page_size
+    room = window_room(config, settings)
+    size = settings.page_size
     self.window = WindowPages(room, size, lambda position: window_start(config, position))
 
 
 @splice("Engine.share")
 def _(self, request, sequence):
-    start, most = len(request.digests), self.window.shareable(request.root, request.digests, sequence, self.pool)
+    start = len(request.digests)
+    most = self.window.shareable(request.root, request.digests, sequence, self.pool)
     sequence = sequence[: most * self.settings.page_size + 1]
     proceed()
     self.window.share(request, request.digests, start)

@@ -47,7 +47,8 @@ class EngineModel:
         super().__init__()
         self.engine, self.reader, self.template = engine, tokenizer, template
         self.max_length = engine.room - 1  # tokens that are read to predict the last one
-        self.bos, self.eot_token_id, self.prefix_token_id = "", tokenizer.eos, tokenizer.eos
+        self.bos = ""
+        self.eot_token_id, self.prefix_token_id = tokenizer.eos, tokenizer.eos
         if isinstance(tokenizer, ByteTokenizer):
             self.prefix_token_id = tokenizer.bos
         elif "bos_token" in tokenizer.names:
@@ -126,7 +127,7 @@ class EngineModel:
                 f"max_gen_toks {most}: must be less than {self.max_length}, the longest text: "
                 "give --gen-kwargs max_gen_toks=NUMBER"
             )
-        temperature = options.pop("temperature", 1.0) if sampled else 0.0
+        temperature = options.get("temperature", 1.0) if sampled else 0.0
         if others := options.keys() - {"temperature", "top_k", "top_p", "min_p", "repetition_penalty"}:
             raise InputError(f"generation_kwargs {', '.join(sorted(others))}: not supported: remove them from the task")
         options.pop("temperature", None)

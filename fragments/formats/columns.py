@@ -105,7 +105,8 @@ def open_csv(content: Content, field: str, delimiter: str = ",") -> Documents:
             yield text
 
     rows = csv.reader(lines(), delimiter=delimiter, strict=True)
-    bounds, left_out = array.array("q"), 0
+    bounds = array.array("q")
+    left_out = 0
     try:
         names = next(rows, [])
         check_column(names, field)
@@ -116,7 +117,8 @@ def open_csv(content: Content, field: str, delimiter: str = ",") -> Documents:
                 raise ValueError(f"{len(row)} cells, and the first line has {len(names)}")
             if row and row[column]:
                 bounds.extend((start, end))
-            start, left_out = end, left_out + bool(row and not row[column])
+            start = end
+            left_out += bool(row and not row[column])
     except (ValueError, csv.Error) as error:  # no such column, no UTF-8
         raise InputError(
             f"{content.path}:{rows.line_num}: must be CSV with a column {field}: {error}: "

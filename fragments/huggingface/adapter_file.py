@@ -21,7 +21,8 @@ def save_adapters(config: Config, model: Decoder, directory: Path, base: str) ->
 
     Raises InputError for adapters that peft does not have: of experts, and of parameters that share a tensor.
     """
-    arrays, tensors, modules = named_arrays(model), {}, set()
+    arrays = named_arrays(model)
+    tensors, modules = {}, set()
     arrays = {name: np.asarray(x) if ".adapter." in name else x for name, x in arrays.items()}
     left = {name.rpartition(".")[0] for name, x in arrays.items() if name.endswith(".adapter.down") and x.size}
     for path, layer, module, layouts in adapter_layouts(arrays, config):

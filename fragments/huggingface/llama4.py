@@ -12,7 +12,8 @@ def attention_types(rotated: list[int]) -> list[str]:
 def _(hf):
     hf = {"head_dim": 128, "rope_theta": 500_000.0, "intermediate_size_mlp": 16384} | hf
     hf = {"attn_scale": 0.1, "floor_scale": 8192, "router_aux_loss_coef": 0.001} | hf
-    numbers, interval = range(1, hf["num_hidden_layers"] + 1), hf.get("no_rope_layer_interval", 4)
+    numbers = range(1, hf["num_hidden_layers"] + 1)
+    interval = hf.get("no_rope_layer_interval", 4)
     hf["no_rope_layers"] = hf.get("no_rope_layers") or [int(number % interval != 0) for number in numbers]
     hf.setdefault("layer_types", attention_types(hf["no_rope_layers"]))
     for name in "attn_temperature_tuning", "use_qk_norm":

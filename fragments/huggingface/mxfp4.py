@@ -26,7 +26,8 @@ class Mxfp4:
         return [*rest, blocks * 2 * half, rows]
 
     def __getitem__(self, everything) -> np.ndarray:
-        blocks, scales = self.blocks[...], self.scales[...].astype(np.int32)
+        blocks = self.blocks[...]
+        scales = self.scales[...].astype(np.int32)
         values = np.array([*MXFP4_VALUES, *(-value for value in MXFP4_VALUES)], np.float32)
         numbers = np.empty((*blocks.shape, 2), np.float32)  # [..., R, B, 16, 2]: low half of a byte first
         numbers[..., 0], numbers[..., 1] = values[blocks & 15], values[blocks >> 4]
@@ -43,7 +44,8 @@ def _(hf):
 @splice("hf.opened")
 def _(tensors):
     for name in [name.removesuffix("_blocks") for name in tensors if name.endswith("_blocks")]:
-        blocks, scales = tensors[f"{name}_blocks"], tensors.get(f"{name}_scales")
+        blocks = tensors[f"{name}_blocks"]
+        scales = tensors.get(f"{name}_scales")
         if (
             scales
             and blocks.get_dtype() == scales.get_dtype() == "U8"

@@ -11,7 +11,8 @@ requires("sliding_window")
 @splice("hf.complete")
 def _(hf):
     hf.setdefault("use_sliding_window", False)
-    numbers, full = range(hf["num_hidden_layers"]), hf["max_window_layers"]
+    numbers = range(hf["num_hidden_layers"])
+    full = hf["max_window_layers"]
     hf.setdefault("layer_types", ["full_attention" if n < full else "sliding_attention" for n in numbers])
 
 

@@ -15,10 +15,12 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded())
     segment_ids None, each row is one segment.
     """
     q, k, v = checkpoint_name((q, k, v), "attention")
-    T, groups = q.shape[1], q.shape[2] // k.shape[2]
+    T = q.shape[1]
+    groups = q.shape[2] // k.shape[2]
     point("attend_xla.keys", k, v, T)
     k, v = jnp.repeat(k, groups, axis=2), jnp.repeat(v, groups, axis=2)
-    q, scale = q.swapaxes(1, 2), q.shape[-1] ** -0.5  # [B, N, T, H]
+    scale = q.shape[-1] ** -0.5
+    q = q.swapaxes(1, 2)  # [B, N, T, H]
     k, v = (jnp.moveaxis(x, 1, 3) for x in (k, v))  # [B, N, H, T], so that gradients transpose no scores
     with point("attend_xla.size", T):
         size = -(-T // 4)

@@ -23,11 +23,13 @@ class ModelConfig:
 
 def dispatch(experts: Experts, x: Array, weights: Array, chosen: Array) -> Array:
     """Computes `apply_experts` on one device, which has some of the experts: its partial sum, [1, B, T, D]."""
-    (B, T, D), expert = x.shape, chosen.ravel()  # [B T A]: expert of each pair of a token and an expert
+    B, T, D = x.shape
+    expert = chosen.ravel()  # [B T A]: expert of each pair of a token and an expert
     mesh = jax.sharding.get_abstract_mesh()
     devices = 1
     if not mesh.empty:
-        experts, devices = gather(experts, ("expert_embed",), x.dtype), mesh.shape["expert"]
+        experts = gather(experts, ("expert_embed",), x.dtype)
+        devices = mesh.shape["expert"]
     E = devices * experts.gate.kernel.shape[0]
     capacity = math.ceil(experts.capacity_factor * len(expert) / E)
     order = jnp.argsort(expert)

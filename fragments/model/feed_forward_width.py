@@ -7,7 +7,8 @@ requires("swiglu")
 
 @splice("FeedForward.sizes")
 def _(D, F, std, config, width):
-    D, F, std = config.width, width, config.init_std
+    D, F = config.width, width
+    std = config.init_std
 
 
 @provide("Block.__init__")

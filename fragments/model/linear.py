@@ -26,7 +26,8 @@ def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) ->
     def einsum(x, kernel):
         def backward(dy):
             if setting("products_in_fp32"):
-                dy, sums = dy.astype(x.dtype), jnp.float32
+                dy = dy.astype(x.dtype)
+                sums = jnp.float32
                 dx = jnp.einsum(
                     f"{outputs},{weights}->{inputs}", dy, kernel.astype(x.dtype), preferred_element_type=sums
                 )

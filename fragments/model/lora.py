@@ -86,11 +86,13 @@ def merge_adapters(model: Decoder) -> Decoder:
         with jax.default_matmul_precision("highest"):
             return np.asarray(kernels[name]) + np.asarray(adapter.product())
 
-    kernels, adapters, model = {}, {}, nnx.clone(model)
+    kernels, adapters = {}, {}
+    model = nnx.clone(model)
     for path, linear in list(nnx.iter_modules(model)):
         if getattr(linear, "adapter", None) is not None:
             name = ".".join(map(str, path))
-            kernels[name], adapters[name] = linear.kernel.get_value(), linear.adapter
+            kernels[name] = linear.kernel.get_value()
+            adapters[name] = linear.adapter
             linear.kernel.set_value(LazyArray(kernels[name], read, name))
             linear.adapter = None
     return model

@@ -66,7 +66,8 @@ def frozen(model: Decoder) -> Iterator[tuple[Linear, int]]:
 def quantize_kernels(model: Decoder, form: str) -> None:
     """Quantizes the kernels of all projections, if `form` is a format; those that are read later are quantized then."""
     for linear, axis in frozen(model) if form in QUANTIZE else ():
-        quantize, kernel = functools.partial(QUANTIZE[form], axis=axis), linear.kernel.get_value()
+        quantize = functools.partial(QUANTIZE[form], axis=axis)
+        kernel = linear.kernel.get_value()
         value: Int8 | NF4 = later(quantize, kernel) if isinstance(kernel, LazyArray) else quantize(kernel)
         linear.kernel = QuantizedKernel(value, linear.kernel.axes)
 
@@ -81,7 +82,8 @@ def dequantize_later(model: Decoder) -> None:
 
 def later(function: Callable, tree: Any) -> Any:
     """Returns what a function makes of stacks that are read later: read later too, layer by layer to save memory."""
-    compiled, (arrays, structure) = jax.jit(function), jax.tree.flatten(tree)
+    compiled = jax.jit(function)
+    arrays, structure = jax.tree.flatten(tree)
     made, outer = jax.tree.flatten(jax.eval_shape(function, tree))
 
     def read(place: str) -> np.ndarray:

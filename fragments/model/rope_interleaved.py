@@ -24,4 +24,5 @@ def _(rotated, y):
 @splice("rotate.partners", optional=True)
 def _(x, partners, sin, cos):
     partners = jnp.eye(x.shape[-1], dtype=x.dtype)[jnp.arange(x.shape[-1]) ^ 1]  # pairs x[2 i], x[2 i + 1]
-    sin, cos = jnp.stack([-sin, sin], axis=-1).reshape(*sin.shape[:-1], -1), jnp.repeat(cos, 2, axis=-1)
+    sin = jnp.stack([-sin, sin], axis=-1).reshape(*sin.shape[:-1], -1)
+    cos = jnp.repeat(cos, 2, axis=-1)

@@ -125,7 +125,8 @@ def visible_scores(q: Array, k: Array, first: Array, queries: Array, keys: Array
 def context_kernel(first_ref, q_ref, k_ref, v_ref, out_ref, total_ref, *, scale):
     """Computes the context of a block of queries, and the logsumexp of their scores."""
     size = q_ref.shape[0]
-    start, read = size * pl.program_id(2), size // 2  # keys that it reads at a time
+    start = size * pl.program_id(2)
+    read = size // 2  # keys that it reads at a time
     queries = start + jnp.arange(size)
     first, q = first_ref[...], q_ref[...]
 
@@ -147,7 +148,8 @@ def context_kernel(first_ref, q_ref, k_ref, v_ref, out_ref, total_ref, *, scale)
 def query_kernel(first_ref, q_ref, k_ref, v_ref, dout_ref, total_ref, delta_ref, dq_ref, *, scale):
     """Computes the gradient of a block of queries."""
     size = q_ref.shape[0]
-    start, read = size * pl.program_id(2), min(STEP, size // 2)
+    start = size * pl.program_id(2)
+    read = min(STEP, size // 2)
     queries = start + jnp.arange(size)
     first, q, dout, total, delta = first_ref[...], q_ref[...], dout_ref[...], total_ref[...], delta_ref[...]
 
@@ -166,8 +168,10 @@ def query_kernel(first_ref, q_ref, k_ref, v_ref, dout_ref, total_ref, delta_ref,
 
 def key_value_kernel(first_ref, end_ref, q_ref, k_ref, v_ref, dout_ref, total_ref, delta_ref, dk_ref, dv_ref, *, scale):
     """Computes the gradients of a block of keys and values from all heads that read them."""
-    block, size = pl.program_id(2), k_ref.shape[0]
-    keys, read = block * size + jnp.arange(size), min(STEP, size // 2)
+    block = pl.program_id(2)
+    size = k_ref.shape[0]
+    keys = block * size + jnp.arange(size)
+    read = min(STEP, size // 2)
     k, v = k_ref[...], v_ref[...]
 
     def add_head(head, sums):

@@ -20,7 +20,8 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array, scale:
     """
     point("attend_cached.pages", pages, cache)
     B, T, N, H = q.shape
-    K, n = cache.key.shape[2], min(pages_per_block(pages.key.shape[2]), pages.block_tables.shape[1])
+    K = cache.key.shape[2]
+    n = min(pages_per_block(pages.key.shape[2]), pages.block_tables.shape[1])
     q = q.reshape(B, T, K, N // K, H)
     before = positions[:, :1]  # [B, 1]: number of cached keys
 

@@ -61,7 +61,8 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array, scale:
         """Adds pages to the running maximum, sum and context of their sequences."""
         highest, total, context = sums
         row, at = (jax.lax.dynamic_slice_in_dim(x, i * C, C) for x in (rows, index))
-        page, places = cache.first + pages.block_tables[row, at], at[:, None] * S + jnp.arange(S)
+        page = cache.first + pages.block_tables[row, at]
+        places = at[:, None] * S + jnp.arange(S)
         k, v = pages.key[page].astype(q.dtype), pages.value[page].astype(q.dtype)  # [C, K, S, H]
         point("attend_cached.block", k, v)
         scores = score(q[row], k, positions[row], jnp.where(places < before[row][:, None], places, UNSEEN))

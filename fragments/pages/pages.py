@@ -36,7 +36,8 @@ class Pages(NamedTuple):
         size = self.key.shape[2]
         with point("Pages.page", new, positions, size):
             page = jnp.take_along_axis(self.block_tables, jnp.maximum(positions, 0) // size, axis=1)
-        page, slot = jnp.where(positions < 0, 0, page), positions % size  # [B, T]
+        page = jnp.where(positions < 0, 0, page)  # [B, T]
+        slot = positions % size  # [B, T]
         page = new.first[:, None, None] + page  # [L, B, T]
         with point("Pages.write", page, slot):
             index = page, slice(None), slot

@@ -58,4 +58,5 @@ def _(pages, cache):
 
 @splice("test_pages_kernel.block_tables", optional=True)
 def _(new, block_tables):
-    new, block_tables = WindowCache(*new), np.stack([np.zeros_like(block_tables), block_tables], axis=1)
+    new = WindowCache(*new)
+    block_tables = np.stack([np.zeros_like(block_tables), block_tables], axis=1)

@@ -16,7 +16,8 @@ class WindowPages:
 
     def __init__(self, pages: int, size: int, window_start: Callable[[int], int]):
         """Creates a pool of pages of `size` positions; `window_start` maps a position to the first that it sees."""
-        self.pool, self.size, self.window_start = PagePool(pages), size, window_start
+        self.pool = PagePool(pages)
+        self.size, self.window_start = size, window_start
         self.block_tables: dict[Hashable, dict[int, int]] = {}  # sequence -> index of a page in it -> page
 
     def move(self, sequence: Hashable, start: int, end: int) -> dict[int, int]:
@@ -41,7 +42,8 @@ class WindowPages:
             root: chained before the digest of its first page.
             digests: of the leading pages it has already.
         """
-        digests, shared = digests.copy(), len(digests)
+        shared = len(digests)
+        digests = digests.copy()
         while (end := (len(digests) + 1) * self.size) < len(sequence):  # at least one token has to be computed
             digest = page_digest(digests[-1] if digests else root, sequence[end - self.size : end])
             if digest not in pool.page_of:
@@ -55,10 +57,8 @@ class WindowPages:
         """Gives a sequence the pages visible after all of `digests`, replacing its own from page `start` on."""
         if start == len(digests):
             return  # none is shared
-        block_table, first = (
-            self.block_tables.setdefault(sequence, {}),
-            self.window_start(len(digests) * self.size) // self.size,
-        )
+        block_table = self.block_tables.setdefault(sequence, {})
+        first = self.window_start(len(digests) * self.size) // self.size
         self.free(block_table, range(first))
         self.free(block_table, range(start, len(digests)))
         for place in range(max(first, start), len(digests)):

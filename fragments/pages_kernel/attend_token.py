@@ -54,7 +54,8 @@ def attend_pages(
     n = max(1, min(16, M, 2**19 // (K * S * H)))
     block_tables = jnp.pad(pages.block_tables, ((0, 0), (0, -M % n)))  # to whole blocks; no token sees the padding
     G, C, M = N // K, n * S, block_tables.shape[1]
-    blocks, q = M // n, q.reshape(B, K, G, H)
+    blocks = M // n
+    q = q.reshape(B, K, G, H)
     key, value = (x.astype(q.dtype).swapaxes(1, 2) for x in (cache.key, cache.value))  # [B, K, 1, H]
     seen = jnp.clip(jnp.arange(blocks), first[:, None] // C, jnp.maximum(before[:, None] - 1, 0) // C)  # [B, M / n]
     starts = (jnp.arange(B)[:, None] * M + seen * n).ravel()  # of each block in the flat block tables
@@ -71,7 +72,8 @@ def attend_pages(
 
         @pl.when(i == 0)
         def _():
-            highest[...], total[...] = score(q[0], own_key[0]), jnp.ones((K, G, 1))
+            highest[...] = score(q[0], own_key[0])
+            total[...] = jnp.ones((K, G, 1))
             context[0] = jnp.broadcast_to(own_value[0].astype(jnp.float32), (K, G, H))
 
         @pl.when((i * C < before[sequence]) & ((i + 1) * C > first[sequence]))
@@ -101,7 +103,8 @@ def attend_pages(
         scales = pl.BlockSpec((1, K, S), lambda *at: place(*at)[:3])
         return jax.tree.map(lambda pool: page if pool.ndim == 4 else scales, pages.key)
 
-    block_pages, arrays = [page(j) for j in range(n)], [pages.key] * n + [pages.value] * n
+    block_pages = [page(j) for j in range(n)]
+    arrays = [pages.key] * n + [pages.value] * n
     sums = pltpu.VMEM((K, G, 1), jnp.float32)
     context = pl.pallas_call(
         kernel,

@@ -68,8 +68,10 @@ class Replica:
         if not url:
             raise RuntimeError(f"the server ended with code {await self.server.wait()}, see above")
         limits = {"connector": aiohttp.TCPConnector(limit=0), "timeout": aiohttp.ClientTimeout(total=None)}
-        self.url, self.client = url[1].decode(), aiohttp.ClientSession(auto_decompress=False, **limits)
-        self.name, self.end = serve.get_replica_context().replica_id.unique_id, asyncio.create_task(self.end_with_it())
+        self.url = url[1].decode()
+        self.client = aiohttp.ClientSession(auto_decompress=False, **limits)
+        self.name = serve.get_replica_context().replica_id.unique_id
+        self.end = asyncio.create_task(self.end_with_it())
 
     async def end_with_it(self) -> None:
         async for line in self.server.stdout:
@@ -106,7 +108,8 @@ class SessionRouter:
     """Sends each request to the replica of its session, or to the next one if that is full or gone."""
 
     def __init__(self, replicas: Any, most: int):
-        self.replicas, self.most = replicas.options(method_name="answer", stream=True), most  # bytes of a body
+        self.replicas = replicas.options(method_name="answer", stream=True)
+        self.most = most  # bytes of a body
 
     async def __call__(self, http: requests.Request) -> Response:
         body = bytearray()

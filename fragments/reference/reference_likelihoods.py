@@ -29,7 +29,8 @@ def pair_records(row: dict[str, np.ndarray], dtype: np.dtype) -> Iterator[bytes]
         for answer in 1, 2:
             within = row["segment_ids"] == first + answer - 1
             part = np.zeros(np.sum(within) + 1, dtype)
-            part["token"], part["answer"] = [row["tokens"][within][0], *row["targets"][within]], answer
+            part["token"] = [row["tokens"][within][0], *row["targets"][within]]
+            part["answer"] = answer
             part["weight"][1:], part["reference"][1:] = row["weights"][within], row["reference"][within]
             parts.append(part)
         yield np.concatenate(parts).tobytes()
@@ -96,7 +97,8 @@ def write_reference(
             for i in range(batch_size):
                 for record in pair_records({name: rows[i] for name, rows in batch.items()}, dtype):
                     writer.write(record)
-                    count, digest = count + 1, zlib.crc32(record, digest)
+                    count += 1
+                    digest = zlib.crc32(record, digest)
     if not count:
         raise InputError(f"--data {data}: no pair is left: give a longer --sequence-length, or other --long-chats")
     name = f"tokens-{digest:08x}"

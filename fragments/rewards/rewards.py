@@ -79,7 +79,8 @@ class Rewards:
             except (concurrent.futures.TimeoutError, pebble.ProcessExpired) as error:
                 if not is_warned:
                     print(f"warning: {where}: {error!r}: taken as None", file=sys.stderr)
-                reward, is_warned = None, True
+                reward = None
+                is_warned = True
             except Exception as error:  # the row cannot be sent, for example
                 reward = repr(error)
             if isinstance(reward, str):

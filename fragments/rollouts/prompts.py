@@ -39,20 +39,21 @@ def read_prompt(line: bytes, source: str, tokenizer: AnyTokenizer, chats: WithTe
     row = json.loads(line) if line.strip() else None
     if row is None:
         return None
-    prompt = without_nulls(row.pop("prompt", None)) if isinstance(row, dict) else None
+    fields = row if isinstance(row, dict) else {}
+    prompt = without_nulls(fields.pop("prompt", None))
     if isinstance(prompt, str):
         tokens = tokenizer.encode_prompt(prompt)
     elif prompt and isinstance(prompt, list):
         messages, _ = read_messages(prompt, "prompt", source)
         if messages[-1]["role"] == "assistant":
             raise ValueError("its last message is the assistant's, who is to answer")
-        tools, names = chats.options(without_nulls(row))
+        tools, names = chats.options(without_nulls(fields))
         tokens = chats.template.encode(messages, tools or None, names=names)
     else:
         raise ValueError("it has none" if prompt is None else f"prompt is {json.dumps(prompt)[:80]}")
     if not tokens:
         raise ValueError("prompt is empty")
-    return Prompt(source, prompt, row, tokens)
+    return Prompt(source, prompt, fields, tokens)
 
 
 def read_prompts(config: Config, tokenizer: AnyTokenizer, flag: str) -> list[Prompt]:

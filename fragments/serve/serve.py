@@ -62,7 +62,8 @@ class Server:
     """Routes HTTP requests to the engine."""
 
     def __init__(self, settings: ServeSettings, engine: EngineThread, tokenizer: AnyTokenizer):
-        self.settings, self.engine, self.tokenizer, self.keys = settings, engine, tokenizer, settings.keys
+        self.settings, self.engine, self.tokenizer = settings, engine, tokenizer
+        self.keys = settings.keys
         self.metrics = ServeMetrics(engine.engine)
         self.config = engine.engine.config
         self.template = load_chat_template(tokenizer, settings.tokenizer or self.config.tokenizer)
@@ -87,10 +88,8 @@ class Server:
             Route("/", self.page),
         ]
         point("Server.routes", self, routes)
-        hosts, origins = (
-            {x.lower() for x in ("localhost", socket.gethostname(), settings.host, *settings.allow_host)},
-            settings.allow_origin,
-        )
+        hosts = {x.lower() for x in ("localhost", socket.gethostname(), settings.host, *settings.allow_host)}
+        origins = settings.allow_origin
         around = [Middleware(gate, hosts, set(origins), self.metrics.answers)]
         if origins:
             named = {"allow_methods": ["GET", "POST"], "allow_headers": ["*"], "expose_headers": ["x-request-id"]}
@@ -113,7 +112,9 @@ class Server:
     def prepare(self, kind: type[Completion | Chat], content: bytes) -> tuple[Completion | Chat, Prompts]:
         """Parses and tokenizes a request; returns it with the prompt and sampling of each choice. May be slow."""
         request = read_fields(content, kind, self.defaults)
-        size, most, room = self.config.vocab_size, self.engine.engine.settings.queue, self.engine.engine.room
+        size = self.config.vocab_size
+        most = self.engine.engine.settings.queue
+        room = self.engine.engine.room
         with point("Server.model", self, request):
             if request.model not in ("", name := self.settings.model):
                 raise Refusal(404, f"there is no model {request.model!r}: use {name!r}", "model", "model_not_found")

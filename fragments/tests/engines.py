@@ -32,7 +32,8 @@ def scoring(model: Decoder, longest: int) -> Callable[[list[int]], np.ndarray]:
 
     def logprobs(tokens: list[int]) -> np.ndarray:
         padded, positions = np.zeros((2, 1, longest), np.int32)
-        padded[0, : len(tokens)], positions[0, : len(tokens)] = tokens, range(len(tokens))  # the rest: padding
+        padded[0, : len(tokens)] = tokens
+        positions[0, : len(tokens)] = range(len(tokens))  # the rest: padding
         return np.asarray(full(padded, positions))[0, : len(tokens)]
 
     return logprobs

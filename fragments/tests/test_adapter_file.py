@@ -42,7 +42,8 @@ def test_logits_with_adapters_equal_those_of_peft(targets, tmp_path):
     config = dataclasses.replace(config, lora_targets=targets, lora_rank=3, lora_alpha=5.0)
     plain = jax.jit(lambda: Decoder(config, nnx.Rngs(0)))()  # its adapters add nothing
     save_hf(config, plain, tmp_path / "base")
-    rng, (graph, adapters, rest) = np.random.default_rng(0), nnx.split(plain, nnx.LoRAParam, ...)
+    rng = np.random.default_rng(0)
+    graph, adapters, rest = nnx.split(plain, nnx.LoRAParam, ...)
     model = nnx.merge(graph, jax.tree.map(lambda x: jnp.asarray(rng.normal(0, 0.3, x.shape)), adapters), rest)
     checkpoints = Checkpoints(str(tmp_path / "run"), config).open()
     checkpoints.save(1, {"model": model})

@@ -155,7 +155,8 @@ FAILURES = {
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 @pytest.mark.parametrize("times", [2, 99])
 def test_a_checkpoint_that_storage_fails_to_give_is_not_damaged(failure, times, two_checkpoints, monkeypatch):
-    read, calls, pauses = Checkpoints.read, [], []
+    read = Checkpoints.read
+    calls, pauses = [], []
 
     def fails(*arguments):
         calls.append(arguments)

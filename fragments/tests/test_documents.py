@@ -32,14 +32,21 @@ def read_all(data: str) -> list[str]:
 
 def test_a_file_is_not_opened_for_each_record(tmp_path):
     path = write_jsonl(tmp_path, TEXTS)
-    documents, opened = open_documents(path)[0], []
-    sys.addaudithook(lambda event, arguments: opened.append(str(arguments[0])) if event == "open" else None)
+    documents = open_documents(path)[0]
+    opened = []
+
+    def record(event, arguments):
+        if event == "open":
+            opened.append(str(arguments[0]))
+
+    sys.addaudithook(record)
     assert [documents[i] for i in range(120)] == TEXTS
     assert opened.count(path) <= 1
 
 
 def test_a_file_that_leaves_the_cache_stays_open_while_it_is_read(tmp_path, monkeypatch):
-    documents, pread = open_documents(write_jsonl(tmp_path))[0], os.pread
+    documents = open_documents(write_jsonl(tmp_path))[0]
+    pread = os.pread
 
     def read_later(*arguments):
         open_file.cache_clear()  # as another thread may

@@ -58,7 +58,8 @@ def prompts_of(seed, count):
 
 def test_one_pass_is_that_of_training(model):
     tokens = np.random.default_rng(0).integers(0, CONFIG.vocab_size, (2, 33), dtype=np.int32)
-    rows, places = tokens[:, 1:].shape, np.arange(32, dtype=np.int32)
+    rows = tokens[:, 1:].shape
+    places = np.arange(32, dtype=np.int32)
     batch = {"tokens": tokens[:, :-1], "targets": tokens[:, 1:], "positions": np.broadcast_to(places, rows)}
     batch |= {"segment_ids": np.ones(rows, np.int32), "weights": np.ones(rows, np.float32)}
     _, sums = jax.jit(lambda model: loss(model, batch, CONFIG))(model)
@@ -69,7 +70,8 @@ def test_one_pass_is_that_of_training(model):
 
 @pytest.mark.parametrize("sizes", [{}, {"page_size": 1, "chunk": 7}, {"page_size": 16, "chunk": 64, "draft_tokens": 3}])
 def test_the_engine_drafts_what_one_pass_over_the_sequence_predicts(model, sizes):
-    subject, made = engine(model, **{"draft_tokens": 1} | sizes), []
+    subject = engine(model, **{"draft_tokens": 1} | sizes)
+    made = []
     start = subject.start
 
     def start_and_keep(rows, length, requests, score_all):
@@ -94,7 +96,8 @@ def test_the_engine_drafts_what_one_pass_over_the_sequence_predicts(model, sizes
 
 def counting(model):
     """Returns the model with layers that add nothing: each token predicts the next, as does the MTP layer."""
-    D, table = CONFIG.width, np.random.default_rng(0).normal(size=model.embedding.table.shape)
+    D = CONFIG.width
+    table = np.random.default_rng(0).normal(size=model.embedding.table.shape)
     table = (table / np.linalg.norm(table, axis=1, keepdims=True)).astype(np.float32)
     model = jax.tree.map(jnp.zeros_like, model)
     model.norm.scale = model.norm.scale.replace(jnp.ones(D))
@@ -136,7 +139,8 @@ def test_speculative_decoding_does_not_change_the_output(model, made, sizes):
 
 @pytest.mark.parametrize(("draft_tokens", "each"), [(0, 1), (1, 2), (3, 2)])
 def test_a_layer_that_is_always_right_halves_the_steps(model, draft_tokens, each):
-    subject, steps = engine(counting(model), draft_tokens=draft_tokens), 0
+    subject = engine(counting(model), draft_tokens=draft_tokens)
+    steps = 0
     request = subject.add([5], SamplingParams(max_tokens=61))
     while subject.running or subject.queued:
         subject.step()

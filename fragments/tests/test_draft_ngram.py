@@ -17,7 +17,8 @@ def engine(**settings):
 
 @pytest.mark.parametrize(("wrong", "each"), [(4, 5), (2, 3), (0, 1)])
 def test_speculative_decoding_saves_steps_and_does_not_change_the_output(monkeypatch, wrong, each):
-    prompt, sampling = [9, 10, 11], SamplingParams(max_tokens=60, temperature=2, seed=1)  # hot, for many tokens
+    prompt = [9, 10, 11]  # hot, for many tokens
+    sampling = SamplingParams(max_tokens=60, temperature=2, seed=1)
     (alone,) = engine().generate([prompt], sampling)
     tokens = alone.tokens
 
@@ -27,7 +28,8 @@ def test_speculative_decoding_saves_steps_and_does_not_change_the_output(monkeyp
         return [token if i != wrong else (token + 1) % WIDE.vocab_size for i, token in enumerate(following)]
 
     monkeypatch.setattr(sys.modules[Engine.__module__], "draft_ngram", draft_well)
-    subject, steps = engine(draft_tokens=4), 0
+    subject = engine(draft_tokens=4)
+    steps = 0
     point("test_draft_ngram.engine", subject)
     request = subject.add(prompt, sampling)
     while subject.running or subject.queued:

@@ -14,7 +14,9 @@ requires("train/epochs")
 
 
 def test_epochs_set_the_steps_also_of_a_resumed_run_with_another_batch_size(tmp_path, monkeypatch):
-    module, read, seen = importlib.import_module("..trainer", __package__), Batches.__next__, collections.Counter()
+    module = importlib.import_module("..trainer", __package__)
+    read = Batches.__next__
+    seen = collections.Counter()
 
     def count(self) -> dict[str, np.ndarray]:
         batch = read(self)
@@ -23,11 +25,13 @@ def test_epochs_set_the_steps_also_of_a_resumed_run_with_another_batch_size(tmp_
         return batch
 
     monkeypatch.setattr(Batches, "__next__", count)
-    data, run = write_jsonl(tmp_path, TEXTS[:40]), tmp_path / "run"
+    data = write_jsonl(tmp_path, TEXTS[:40])
+    run = tmp_path / "run"
     config = dataclasses.replace(SMALL, vocab_size=260, data=data, eval_share=0.0, sequence_length=512, epochs=2.0)
     config = dataclasses.replace(config, batch_size=2, checkpoint_every=2, keep_last=99, checkpoint_dir=str(run))
     module.train(config)
-    whole, epochs = collections.Counter(seen), [x["train/epoch"] for x in read_metrics(run) if "train/epoch" in x]
+    whole = collections.Counter(seen)
+    epochs = [x["train/epoch"] for x in read_metrics(run) if "train/epoch" in x]
     texts = {text.encode() for text in TEXTS[:40]}
     assert set(whole) == texts and set(whole.values()) <= {2, 3} and sum(whole.values()) < 2 * 40 + 20
     assert epochs[-1] >= 2 > epochs[-2]

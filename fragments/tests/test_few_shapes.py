@@ -23,7 +23,8 @@ def test_few_shapes_serve_until_all_are_compiled():
     sizes = EngineSettings(max_sequences=3, max_length=64, page_size=4, chunk=16)  # shapes that no other test compiles
     subject = Engine(WIDE, wide_model(), set(), sizes)
     others = begin_with_few(subject.device)
-    few, sampling = list(subject.warm_up()), SamplingParams(max_tokens=10)
+    few = list(subject.warm_up())
+    sampling = SamplingParams(max_tokens=10)
     before = [request.tokens for request in subject.generate(PROMPTS, sampling)]
     every = list(others)
     assert {*few} < {*every}

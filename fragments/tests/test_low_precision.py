@@ -38,7 +38,8 @@ def test_what_8_bits_can_represent_is_exact(equation, rows, shape, largest):
     random = np.random.default_rng(0)
     outputs = jax.eval_shape(lambda x, kernel: jnp.einsum(equation, x, kernel), jnp.zeros(rows), jnp.zeros(shape)).shape
     signs = [jnp.array(random.integers(-1, 2, size), jnp.float32) for size in (rows, shape, outputs)]
-    x, kernel, dy = largest * signs[0].astype(jnp.bfloat16), signs[1], signs[2]
+    x = largest * signs[0].astype(jnp.bfloat16)
+    kernel, dy = signs[1], signs[2]
     found = result_and_gradients(low_precision_product, equation, x, kernel, dy)
     for ours, theirs in zip(found, result_and_gradients(product, equation, x, kernel, dy), strict=True):
         assert ours.dtype == theirs.dtype
@@ -49,7 +50,8 @@ def test_what_8_bits_can_represent_is_exact(equation, rows, shape, largest):
 def test_errors_are_those_of_the_format(equation, rows, shape):
     """Of two operands at most half a unit in the last place each: 2**-4 in e4m3."""
     keys = jax.random.split(jax.random.key(0), 3)
-    x, kernel = jax.random.normal(keys[0], rows).astype(jnp.bfloat16), jax.random.normal(keys[1], shape)
+    x = jax.random.normal(keys[0], rows).astype(jnp.bfloat16)
+    kernel = jax.random.normal(keys[1], shape)
     y = jnp.einsum(equation, x, kernel)
     dy = jax.random.normal(keys[2], y.shape).astype(jnp.bfloat16).astype(jnp.float32)
     found = result_and_gradients(low_precision_product, equation, x, kernel, dy)
@@ -76,7 +78,8 @@ def test_losses_are_those_of_bf16(accumulation, monkeypatch):
     batch = random_batch(config)
 
     def losses():
-        state, step = state_for(config), jax.jit(lambda state, batch: train_step(state, batch, config))
+        step = jax.jit(lambda state, batch: train_step(state, batch, config))
+        state = state_for(config)
         found = []
         for _ in range(config.steps):
             state, metrics = step(state, batch)

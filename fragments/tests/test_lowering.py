@@ -31,7 +31,8 @@ def traced() -> dict[str, jax.stages.Traced]:
     sizes = tuple({"fsdp": 4, "tensor": tensor}.get(axis, 1) for axis in axes)
     mesh = AbstractMesh(sizes, axes, axis_types=(AxisType.Auto,) * len(axes))
     with jax.sharding.use_abstract_mesh(mesh):
-        state, batch = abstract(lambda: new_state(CONFIG), mesh), abstract_batch(CONFIG, mesh)
+        state = abstract(lambda: new_state(CONFIG), mesh)
+        batch = abstract_batch(CONFIG, mesh)
         programs = {
             "initialise": jax.jit(lambda model: new_state(CONFIG, model)).trace(state.model),
             "step": jax.jit(train_step, static_argnums=2).trace(state, batch, CONFIG),

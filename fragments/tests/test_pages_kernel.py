@@ -86,7 +86,8 @@ def check_two_devices(int8: bool) -> None:
     q, cache, pages, positions = draw_inputs(12, jnp.float32)
     if int8:
         cache, pages = in_int8(cache, pages)
-    expected, stacked = sums(q, cache, pages, positions), jax.tree.map(lambda x: x[None], cache)
+    expected = sums(q, cache, pages, positions)
+    stacked = jax.tree.map(lambda x: x[None], cache)
     written = pages.write(stacked, positions)
     mesh = make_mesh(1, 1, 2)
     heads = jax.NamedSharding(mesh, jax.P(None, None, RULES["kv_heads"]))

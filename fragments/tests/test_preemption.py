@@ -44,7 +44,8 @@ def train_module():
 @pytest.mark.parametrize("phase", ["data", "evaluation", "compilation", "start-up"])
 def test_signals_end_a_run_at_its_next_step(phase, tmp_path, monkeypatch, capsys):
     """Sends two at once, whatever else is due: finished steps are saved, and the directory is unlocked."""
-    module, calls = train_module(), []
+    module = train_module()
+    calls = []
 
     def signalled(name, at=1):
         places = module.Batches, module, sys.modules[getattr(module, "open_data", module.train).__module__]

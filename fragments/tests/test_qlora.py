@@ -93,7 +93,8 @@ def test_each_number_becomes_the_nearest_of_its_block(size, block, axis):
 
 @pytest.mark.parametrize("quantize", [in_int8, in_nf4])
 def test_no_other_copy_of_a_kernel_is_kept_for_the_backward_pass(quantize):
-    x, kernel = jnp.ones((2, 128), jnp.bfloat16), quantize(jnp.ones((128, 32)), -2)
+    x = jnp.ones((2, 128), jnp.bfloat16)
+    kernel = quantize(jnp.ones((128, 32)), -2)
     _, backward = jax.vjp(lambda x: quantized_product("TD,DF->TF", x, kernel), x)
     kept = [x for x in jax.tree.leaves(backward) if x.size > kernel.scale.size]
     assert [(x.dtype, x.size) for x in kept] == [(kernel.numbers.dtype, kernel.numbers.size)]
@@ -101,7 +102,8 @@ def test_no_other_copy_of_a_kernel_is_kept_for_the_backward_pass(quantize):
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_step_is_that_of_lora_on_the_kernels_that_are_meant(form):
-    state, batch = quantized(form), random_batch(SMALL)
+    state = quantized(form)
+    batch = random_batch(SMALL)
     gradient = jax.jit(jax.grad(lambda x, model: loss(with_adapters(model, x), batch, SMALL)[0]))
     ours, theirs = (named_arrays(gradient(adapters_of(x.model), x.model)) for x in (state, meant(state)))
     assert ours.keys() == theirs.keys() and all(np.abs(x).max() > 0 for x in theirs.values())

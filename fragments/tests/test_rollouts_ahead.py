@@ -55,7 +55,8 @@ def mismatches(run) -> list[float]:
 
 def test_the_model_samples_before_rewards_are_known(config, tmp_path, monkeypatch):
     """Three rollouts are sampled by the first weights before a reward is known; a stopped run goes on to the bit."""
-    sampled, known = [], threading.Event()
+    sampled = []
+    known = threading.Event()
     sample, rewarded = Rollouts.sample, Rollouts.rewarded
 
     def counted(self):

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,8 @@ requires("sample")
 
 
 def test_each_token_is_the_likeliest_or_drawn_of_the_likeliest():
-    model, rng = jax.jit(lambda: Decoder(SMALL, nnx.Rngs(0)))(), np.random.default_rng(0)
+    model = jax.jit(lambda: Decoder(SMALL, nnx.Rngs(0)))()
+    rng = np.random.default_rng(0)
     text = rng.integers(0, SMALL.vocab_size, (1, 12), dtype=np.int32)
     likeliest = np.argsort(jax.jit(lambda tokens: model(tokens))(text[:, :7])[0, -1])[::-1]
     with point("test_sample.draw", model, text, rng):
@@ -28,11 +30,11 @@ def test_each_token_is_the_likeliest_or_drawn_of_the_likeliest():
 
 def check_four_devices(directory: str) -> None:
     """Continues a prompt, and looks at what each device has of the model."""
-    module, models = sys.modules[next_token.__module__], []
-    module.next_token = lambda model, *rest: models.append(model) or next_token(model, *rest)
+    module = sys.modules[next_token.__module__]
+    module.next_token = mock.Mock(wraps=next_token)
     sys.argv[1:] = ["--checkpoint-dir", directory, "--prompt", "def ", "--max-tokens", "3"]
     importlib.import_module(f"{PACKAGE.name}.generate").main()
-    arrays = jax.tree.leaves(models[0])
+    arrays = jax.tree.leaves(module.next_token.call_args.args[0])
     split = sum(x.size for x in arrays if x.addressable_shards[0].data.size * 4 == x.size)
     assert split > 0.9 * sum(x.size for x in arrays)
     assert not any(x.ndim > 3 and x.dtype != SMALL.dtype for x in arrays)

@@ -58,7 +58,8 @@ def test_log_probabilities_equal_those_of_training(port):
     for prompt, choice in zip(prompts, choices, strict=True):
         tokens = choice["token_ids"]
         assert tokens[: len(prompt)] == prompt and len(tokens) == len(prompt) + 6
-        expected, found = logprobs(tokens), choice["logprobs"]
+        expected = logprobs(tokens)
+        found = choice["logprobs"]
         assert found["token_logprobs"][0] is found["top_logprobs"][0] is None
         given = expected[np.arange(len(tokens) - 1), tokens[1:]]
         np.testing.assert_allclose(found["token_logprobs"][1:], given, atol=1e-5)
@@ -380,7 +381,8 @@ def test_sigterm_lets_requests_end_and_takes_no_more(server):
     room = ask(port, "/v1/models/small")[2]["max_model_len"]
     long = {"messages": [{"role": "user", "content": "x" * (room - 50)}], "ignore_eos": True}  # fills the context
     assert ask(port, "/v1/chat/completions", long, seconds=SLOW)[2]["usage"]["total_tokens"] == room
-    asked, found = {"prompt": "x", "max_tokens": 200, "ignore_eos": True, "n": 3}, []
+    asked = {"prompt": "x", "max_tokens": 200, "ignore_eos": True, "n": 3}
+    found = []
     thread = threading.Thread(target=lambda: found.append(ask(port, "/v1/completions", asked, seconds=SLOW)))
     thread.start()
     while not number(port, "serve_running"):

@@ -50,12 +50,9 @@ def base() -> Decoder:
 
 def save_adapter(folder, rank: int, modules: list[str], **settings) -> dict[str, np.ndarray]:
     """Writes a random adapter as peft does; returns what it adds to the weight of each module."""
-    rng, weights, tensors, added = (
-        np.random.default_rng(rank),
-        load_file(folder.parent / "base/model.safetensors"),
-        {},
-        {},
-    )
+    rng = np.random.default_rng(rank)
+    weights = load_file(folder.parent / "base/model.safetensors")
+    tensors, added = {}, {}
     matrices = [layout.replace("(", "").split(" -> ") for _, _, layout in hf_layer_tensors() if " " in layout[:3]]
     in_first = all(ours[0] == theirs[0] for ours, theirs in matrices)  # as GPT-2 has its weights
     for module in modules:
@@ -96,7 +93,8 @@ def adapted(folder) -> Decoder:
 
 
 def test_each_sequence_of_a_batch_has_its_own_adapter(folder, monkeypatch):
-    known, wrong = {}, [7] * 20
+    known = {}
+    wrong = [7] * 20
 
     def draft(request, most):
         """Returns what the same request had when it was served before; at first, wrong tokens."""
@@ -117,7 +115,8 @@ def test_each_sequence_of_a_batch_has_its_own_adapter(folder, monkeypatch):
             engine.step()
         known |= {(*x.prompt, x.sampling.adapter): x.tokens for x in requests}
     for name, model in alone.items():
-        logprobs, own = scoring(model, 64), [x for x in requests if x.sampling.adapter == name]
+        logprobs = scoring(model, 64)
+        own = [x for x in requests if x.sampling.adapter == name]
         for request in own:
             places = np.arange(len(request.prompt) - 1, len(request.sequence) - 1)
             expected = logprobs(request.sequence)[places]
@@ -137,7 +136,8 @@ def test_an_adapter_that_overflows_reaches_no_other_sequence(folder, tmp_path):
     model = jax.tree.map(lambda x: x, base())
     load_adapters(BASE, model, (f"wild={tmp_path / 'wild'}",), None)
     sizes = dict(max_sequences=2, max_length=64, page_size=4, chunk=16, kv_cache_tokens=64)
-    engine, logprobs = Engine(BASE, model, set(), EngineSettings(**sizes)), scoring(base(), 64)
+    engine = Engine(BASE, model, set(), EngineSettings(**sizes))
+    logprobs = scoring(base(), 64)
     for names in ("wild",), ("",), ("wild", ""), ("", "wild"):  # one after the other, in the same pages, and at once
         sampling = [SamplingParams(max_tokens=20, ignore_eos=True, adapter=name) for name in names]
         requests = [engine.add(PROMPTS[0], each) for each in sampling]

@@ -86,7 +86,8 @@ def test_errors_of_our_own_are_told_to_clients(stream, capfd):
 
     async def run() -> None:
         engine_thread = module("engine_thread")
-        thread, job = engine_thread.EngineThread(BrokenEngine(list), 60), engine_thread.Job([], b"")
+        thread = engine_thread.EngineThread(BrokenEngine(list), 60)
+        job = engine_thread.Job([], b"")
         job.outputs.put_nowait([Request([1], SamplingParams(), [5, 6])])
         job.outputs.put_nowait((7, 1, None))  # of a choice that there is not
         thread.job = lambda prompts, salt: contextlib.nullcontext(job)

@@ -23,5 +23,6 @@ ENTRY %main (blocks: s8[1,2,2], q: {shape}, k: {shape}, v: {shape}, sums: f32[{b
 }}
 """)
     (kernel,) = (x for body in program.computations.values() for x in body if x.kind == "custom-call")
-    sequences, computed = int(batch.strip(",") or 1), 3 / 4  # three of four blocks of 128 x 128
+    sequences = int(batch.strip(",") or 1)
+    computed = 3 / 4  # of the blocks of 128 x 128
     assert kernel_flops(program, kernel) == 5 * 2 * sequences * 4 * 256 * 256 * 64 * computed

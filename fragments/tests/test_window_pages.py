@@ -43,7 +43,8 @@ def engine(model, **settings):
 
 
 def test_a_sequence_holds_the_pages_that_its_next_token_sees(model):
-    subject, most = engine(model), 0
+    subject = engine(model)
+    most = 0
     request = subject.add(PROMPTS[0], SamplingParams(max_tokens=40))
     while subject.queued or subject.running:
         subject.step()
@@ -64,7 +65,8 @@ def test_longer_sequences_need_pages_of_some_layers_only(model):
         settings = EngineSettings(max_sequences=1, max_length=length, page_size=4, chunk=16)
         return Engine(config, model, set(), settings).device.key.shape[0]
 
-    grown, longer = pages(16 * SEEN) - pages(8 * SEEN), 2 * SEEN
+    grown = pages(16 * SEEN) - pages(8 * SEEN)
+    longer = 2 * SEEN
     assert grown < WIDE.layers * longer and grown % longer == 0
 
 
@@ -76,7 +78,8 @@ def test_pages_that_a_device_has_no_room_for_are_an_error(model, monkeypatch):
 
 
 def test_evicted_pages_are_computed_again(model):
-    subject, sampling = engine(model), SamplingParams(max_tokens=3)
+    subject = engine(model)
+    sampling = SamplingParams(max_tokens=3)
     first, again, other = (subject.generate([PROMPTS[i]], sampling)[0] for i in (0, 0, 1))
     assert (first.cached, again.cached, other.cached) == (0, 2 * SEEN - 8, 0)
     assert len(subject.pool.page_of) == 2 * (len(PROMPTS[0]) // 4)  # of both prompts, in full-attention layers

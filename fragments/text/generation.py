@@ -36,7 +36,8 @@ def load_generation(tokenizer: str) -> dict[str, Any]:
     if said.get("top_k") == -1:
         said["top_k"] = 0  # another way to write all tokens
     for name, (least, most) in SAMPLING_BOUNDS.items():
-        number, kinds = said.get(name, least), (int,) if name == "top_k" else (int, float)
+        number = said.get(name, least)
+        kinds = (int,) if name == "top_k" else (int, float)
         if type(number) not in kinds or not least <= number <= most:
             raise InputError(f"{file}: {name} is {number!r}: must be a number from {least} to {most:,}: fix it")
     return {name: said[name] for name in ("do_sample", *SAMPLING_BOUNDS) if name in said} | {"eos_token_id": ends}

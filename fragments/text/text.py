@@ -39,7 +39,8 @@ class Detokenizer:
             at = len(prompt) - 1
             while at >= 0 and (self.is_byte(prompt[at]) or not has_text(tokenizer, prompt[at])):
                 at -= 1
-            self.before, self.run = prompt[max(at, 0) : at + 1], [i for i in prompt[at + 1 :] if self.is_byte(i)]
+            self.before = prompt[max(at, 0) : at + 1]
+            self.run = [i for i in prompt[at + 1 :] if self.is_byte(i)]
             run = b"".join(token_byte(tokenizer, i) or b"" for i in self.run)
             self.prompt_characters = len(run.decode(errors="ignore"))
 
@@ -53,11 +54,10 @@ class Detokenizer:
 
     def end_run(self, token: list[int]) -> str:
         """Returns the text of the run and of the token that ends it."""
-        tokens, skipped = (
-            [*self.before, *self.run, *token],
-            len(self.tokenizer.decode(self.before)) + self.prompt_characters,
-        )
-        self.run, self.prompt_characters = [], 0
+        tokens = [*self.before, *self.run, *token]
+        skipped = len(self.tokenizer.decode(self.before)) + self.prompt_characters
+        self.run = []
+        self.prompt_characters = 0
         return self.tokenizer.decode(tokens)[skipped:]
 
     def add(self, token: int) -> str:

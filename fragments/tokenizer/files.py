@@ -6,17 +6,9 @@ from etils import epath
 
 from generator.language.roles import InputError
 
-TOKENIZER_FILES = (
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "tokenizer.model",
-    "vocab.json",
-    "merges.txt",
-    "chat_template.jinja",
-    "chat_template.json",
-    "additional_chat_templates/*.jinja",
-)
+CHAT_TEMPLATES = "chat_template.jinja", "chat_template.json", "additional_chat_templates/*.jinja"
+VOCABULARIES = "tokenizer.model", "vocab.json", "merges.txt", "added_tokens.json"
+TOKENIZER_FILES = "tokenizer_config.json", "special_tokens_map.json", *VOCABULARIES, *CHAT_TEMPLATES
 MODEL_FILES = "config.json", "generation_config.json"
 LARGEST_FILE = 2**28  # bytes; the largest published tokenizer.json has less than 2**26
 

@@ -11,7 +11,10 @@ from generator.language.roles import AnyTokenizer, ByteTokenizer, InputError, lo
 class NoTokenizer(ByteTokenizer):
     """Refuses to encode text, and decodes tokens to nothing."""
 
-    digest, bos, eos, vocab_size, prefix, special = "none", None, None, 0, (), {}
+    digest = "none"
+    bos, eos = None, None
+    vocab_size = 0
+    prefix, special = (), {}
 
     def encode(self, text: str) -> list[int]:
         raise InputError("there is no tokenizer: give token ids, or start with --tokenizer")

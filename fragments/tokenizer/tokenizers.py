@@ -21,8 +21,10 @@ class DataConfig:
 class ByteTokenizer:
     """UTF-8 bytes as tokens 0 to 255; needs no file."""
 
-    digest, bos, eos, vocab_size = "bytes", 256, 257, 258
-    prefix, special, parses_special = [bos], {bos: "<s>", eos: "</s>"}, False
+    digest = "bytes"
+    bos, eos, vocab_size = 256, 257, 258
+    prefix, special = [bos], {bos: "<s>", eos: "</s>"}
+    parses_special = False
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
@@ -51,7 +53,8 @@ class FileTokenizer:
             if odd := [x for x in path.parent.glob("*.j*") if x.is_dir() or Path(x).is_fifo()]:  # a pipe never ends
                 raise ValueError(f"{odd[0]} is not a file")
             text = path.read_text()
-            self.tokenizer, self.digest = Tokenizer.from_str(text), hashlib.sha256(text.encode()).hexdigest()
+            self.tokenizer = Tokenizer.from_str(text)
+            self.digest = hashlib.sha256(text.encode()).hexdigest()
             # undoes what an earlier call of transformers saved in the file: texts are never truncated or padded
             self.tokenizer.no_truncation()
             self.tokenizer.no_padding()

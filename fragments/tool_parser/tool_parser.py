@@ -68,13 +68,16 @@ class ToolCalls:
     """Separates tool calls from a text as it is generated: the same ones, however it is split."""
 
     def __init__(self) -> None:
-        self.pending, self.count = "", 0  # text that may belong to a call, and calls so far
+        self.pending = ""  # text that may belong to a call
+        self.count = 0  # calls so far
         self.is_after_call = False  # whether nothing but white space has followed a call
 
     def add(self, new: str, is_end: bool) -> tuple[str, list[dict[str, str]]]:
         """Adds new text; returns the text outside of calls, and the calls that are complete."""
         self.pending += new
-        outside, calls, place = "", [], 0
+        outside = ""
+        calls = []
+        place = 0
         while (begin := self.pending.find(BEGIN, place)) >= 0:
             call, place = read_call(self.pending, begin + len(BEGIN), is_end)
             if place < 0:
@@ -82,7 +85,9 @@ class ToolCalls:
             if call:
                 calls.append(call)
                 outside += self.release(begin)
-                self.pending, self.is_after_call, place = self.pending[place - begin :], True, 0
+                self.pending = self.pending[place - begin :]
+                self.is_after_call = True
+                place = 0
         self.count += len(calls)
         partial = next((n for n in range(len(BEGIN) - 1, 0, -1) if self.pending.endswith(BEGIN[:n])), 0)
         until = begin if begin >= 0 else len(self.pending) - (0 if is_end else partial)

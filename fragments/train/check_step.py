@@ -36,7 +36,8 @@ def step_twice(step: jax.stages.Compiled, state: TrainState, batch: dict) -> tup
     """
     copy, _ = step(jax.tree.map(jnp.copy, state), batch)
     state, metrics = step(state, batch)
-    first, second, mesh = named_arrays(copy), named_arrays(state), state.step.sharding.mesh
+    first, second = named_arrays(copy), named_arrays(state)
+    mesh = state.step.sharding.mesh
     specs = {name: x.sharding.spec for name, x in first.items()}
     # [devices x arrays], one per device, as devices that should hold the same values may differ
     places = {"in_specs": (specs,), "out_specs": PartitionSpec(mesh.axis_names)}

@@ -54,7 +54,8 @@ def score_share(
 
 def score(embedding: Embedding, x: Array, targets: Array, config: Config) -> tuple[Array, Array]:
     """Returns log-likelihoods of targets [B, T] given x [B, T, D], and log normalizers, each [B, T] in fp32."""
-    kernel, token_ids = embedding.kernel(), jnp.arange(config.vocab_size)
+    kernel = embedding.kernel()
+    token_ids = jnp.arange(config.vocab_size)
     if jax.sharding.get_abstract_mesh().empty:
         log_sums, target_logits = score_share(embedding, kernel, token_ids, x, targets, config)
     else:

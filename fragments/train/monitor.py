@@ -38,7 +38,8 @@ class Monitor:
 
     def __init__(self, directory: epath.Path, config: Config, step: int):
         """Resumes after `step`: drops what a killed run wrote of later steps, as they come again."""
-        self.config, self.others = config, tempfile.TemporaryDirectory()  # only process 0 writes to the directory
+        self.config = config
+        self.others = tempfile.TemporaryDirectory()  # only process 0 writes to the directory
         self.folder = directory if jax.process_index() == 0 else epath.Path(self.others.name)
         with point("Monitor.peak", config):
             self.peak, meaning = peak_flops()
@@ -50,7 +51,8 @@ class Monitor:
         self.file = open(self.metrics_path, "a", buffering=1)
         self.skipped = 0  # steps in a row
         self.seconds = collections.deque(maxlen=20)  # seconds per step, the last 20
-        self.clock, self.printed = time.perf_counter(), -math.inf  # when the last step and the last line came
+        self.clock = time.perf_counter()  # when the last step came
+        self.printed = -math.inf  # and the last line
         point("Monitor.parameters", step, config)
 
     def record(self, step: int, values: dict[str, float]) -> None:

@@ -10,7 +10,8 @@ from generator.language.roles import CHIPS
 
 def peak_flops() -> tuple[float, str]:
     """Returns the dense bf16 FLOP/s of all devices, and its label; nan for an unknown kind."""
-    kind, count = jax.devices()[0].device_kind, jax.device_count()
+    kind = jax.devices()[0].device_kind
+    count = jax.device_count()
     peak = count * next((chip.peak for chip in CHIPS.values() if kind in chip.kinds), math.nan)
     if math.isnan(peak):
         return peak, f"an unknown peak, as CHIPS in config.py has no {kind!r}"

@@ -27,9 +27,9 @@ NO_DATA = re.compile("(?i)(readme|licen[cs]e|copying|notice)([-_][^.]*)?([.](md|
 @functools.cache  # warns once
 def of_one_format(data: str, files: tuple[Path, ...]) -> list[Path]:
     """Returns those of a folder's files that have one format: JSONL, else text. Warns of the others."""
-    kept, chosen = [file for file in files if JSONL.search(file.name)], "JSONL"
-    if not kept:
-        kept, chosen = [file for file in files if not NO_DATA.fullmatch(file.name)], "text"
+    kept = [file for file in files if JSONL.search(file.name)]
+    chosen = "JSONL" if kept else "text"
+    kept = kept or [file for file in files if not NO_DATA.fullmatch(file.name)]
     if left_out := sorted(file.name for file in {*files} - {*kept}):
         what = f"{len(kept):,} files of {chosen} are read; {len(left_out):,} are not, such as {', '.join(left_out[:5])}"
         print(f"data {data}: {what}: a folder has one format, and a pattern takes what it matches", file=sys.stderr)

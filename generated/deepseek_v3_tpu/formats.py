@@ -93,7 +93,8 @@ def open_jsonl(content: Content, field: str) -> Documents:
             problem = f"{content.path}:{number}: must be JSON with a field {field}: {type(error).__name__}: {error}"
             raise InputError(f"{problem}: fix it, leave it out, or give another --text-field") from None
 
-    lines, size, left_out = array.array("q"), 0, 0  # number, start and end of each line
+    lines = array.array("q")  # number, start and end of each line
+    size, left_out = 0, 0
     for n, row in enumerate(content.lines(), 1):
         begin, size = size, size + len(row)
         if b"null" in row and get(row, n) is None:

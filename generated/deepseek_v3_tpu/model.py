@@ -114,7 +114,8 @@ def rotate(x: Array, angles: Array, rope_scale: float) -> Array:
     sin, cos = jnp.sin(angles)[:, :, None], jnp.cos(angles)[:, :, None]  # [B, T, 1, H/2]
     sin, cos = rope_scale * sin, rope_scale * cos
     partners = jnp.eye(x.shape[-1], dtype=x.dtype)[jnp.arange(x.shape[-1]) ^ 1]  # pairs x[2 i], x[2 i + 1]
-    sin, cos = jnp.stack([-sin, sin], axis=-1).reshape(*sin.shape[:-1], -1), jnp.repeat(cos, 2, axis=-1)
+    sin = jnp.stack([-sin, sin], axis=-1).reshape(*sin.shape[:-1], -1)
+    cos = jnp.repeat(cos, 2, axis=-1)
     # the product is exact, and cheaper than slices, each of which fills half of a TPU's lanes
     return (x * cos + jnp.matmul(x, partners, precision="highest") * sin).astype(x.dtype)
 
@@ -214,7 +215,8 @@ class FeedForward(nnx.Module):
     """Computes down(activation(gate(x)) * up(x))."""
 
     def __init__(self, config: ModelConfig, rngs: nnx.Rngs, width: int):
-        D, F, std = config.width, width, config.init_std
+        D, F = config.width, width
+        std = config.init_std
         self.gate = Linear("BTD,DF->BTF", (D, F), ("embed", "mlp"), std, rngs)
         self.up = Linear("BTD,DF->BTF", (D, F), ("embed", "mlp"), std, rngs)
         self.down = Linear("BTF,FD->BTD", (F, D), ("mlp", "embed"), std, rngs)

@@ -35,7 +35,8 @@ def check_hardware(hardware: str) -> None:
     """Refuses devices that are not those of a recipe, or several times as many, as in several slices."""
     import jax
 
-    kind, count = jax.devices()[0].device_kind, jax.device_count()
+    kind = jax.devices()[0].device_kind
+    count = jax.device_count()
     devices = HARDWARE[hardware].devices
     chip = CHIPS[HARDWARE[hardware].topology.partition(":")[0]]
     if kind not in chip.kinds or count % devices:

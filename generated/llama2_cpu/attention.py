@@ -27,7 +27,9 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None) -> Array:
     Scores of a tile of queries and keys stay in the processor's cache. With segment_ids None, each row is one segment.
     """
     q, k, v = checkpoint_name((q, k, v), "attention")
-    groups, length, scale = q.shape[2] // k.shape[2], q.shape[1], q.shape[-1] ** -0.5
+    groups = q.shape[2] // k.shape[2]
+    length = q.shape[1]
+    scale = q.shape[-1] ** -0.5
     k, v = shard(k, "batch", None, "kv_heads", None), shard(v, "batch", None, "kv_heads", None)  # gathers them
     S = min(length, 128)  # keys of a tile
     T = length + -length % S

@@ -110,7 +110,8 @@ class Checkpoints:
     """The checkpoints in a directory; only for reading if `config` is None."""
 
     def __init__(self, directory: str | epath.Path, config: Config | None):
-        self.directory, self.config = absolute(directory), config
+        self.directory = absolute(directory)
+        self.config = config
         self.is_lazy = False
         if "://" not in str(self.directory):
             if config is not None:
@@ -279,7 +280,9 @@ class Checkpoints:
         steps = steps if only is None else {only}
         if not steps:
             return None
-        step, config, place, trees, damaged = -1, None, None, None, []
+        step = -1
+        config, place, trees = None, None, None
+        damaged = []
         while trees is None and (step := agree(max(steps.difference(damaged), default=-1))) >= 0:
             try:
                 read_step = functools.partial(reading(self.directory / str(step))(self.read_step), step, data)

@@ -53,7 +53,8 @@ class Stops:
         self.buffered = self.buffered + new
         self.matched = bool(starts)
         certain = min(starts) if starts else len(self.buffered) - max(self.lengths, default=0)
-        text, self.buffered = self.buffered[:certain], "" if starts else self.buffered[certain:]
+        text = self.buffered[:certain]
+        self.buffered = "" if starts else self.buffered[certain:]
         return text
 
 
@@ -123,7 +124,9 @@ class Choice:
         for token in request.tokens[len(self.offsets) : count]:
             self.offsets.append(self.length + len(piece.text) + len(self.stops.buffered))
             new = self.text.add(token)
-            piece.text += self.stops.add(new) if len(self.offsets) > request.sampling.min_tokens else new
+            if len(self.offsets) > request.sampling.min_tokens:
+                new = self.stops.add(new)
+            piece.text += new
             if self.stops.matched:
                 break
         if finish and not self.stops.matched:

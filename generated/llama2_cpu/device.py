@@ -114,7 +114,8 @@ def positions_of(step: StepInput, length: int) -> Array:
 @functools.partial(jax.jit, static_argnames="length", donate_argnames=("key", "value"))
 def write(key: Array, value: Array, cache: Cache, step: StepInput, length: int) -> tuple[Array, Array]:
     """Writes a step's keys and values to the pool; not in `run`, as a program that reads it too would copy it."""
-    pages, positions = Pages(key, value, step.block_tables), positions_of(step, length)
+    pages = Pages(key, value, step.block_tables)
+    positions = positions_of(step, length)
     pages = pages.write(cache, positions)
     return pages.key, pages.value
 
@@ -242,7 +243,8 @@ class Device:
     def __init__(
         self, config: ModelConfig, model: Decoder, settings: EngineSettings, mesh: Mesh | None, pages: int, longest: int
     ):
-        rows, size, chunk = settings.max_sequences, settings.page_size, min(settings.chunk, longest)
+        rows, size = settings.max_sequences, settings.page_size
+        chunk = min(settings.chunk, longest)
         model = jax.tree.map(lambda x: x, model)  # its owner's stays stacked
         unstack(model)
         self.model, self.settings = model, settings

@@ -156,7 +156,8 @@ class Engine:
         while self.queued and self.free_slots:
             request = self.queued[0]
             sequence = request.sequence
-            request.computed, request.length = 0, len(sequence)
+            request.computed = 0
+            request.length = len(sequence)
             request.cached = request.cached if request.tokens else 0
             self.share_pages(request)
             if self.pages_for(len(sequence) + 1) - len(request.pages) > len(self.pool.free_pages):
@@ -176,11 +177,13 @@ class Engine:
 
     def share_pages(self, request: Request) -> None:
         """Replaces pages of a request by cached ones with the same tokens, as far as its prefix is cached by now."""
-        size, sequence = self.settings.page_size, request.sequence
+        size = self.settings.page_size
+        sequence = request.sequence
         if request.sampling.prompt_logprobs:
             sequence = sequence[: request.sampling.scored_from]
         while len(request.digests) < (len(sequence) - 1) // size:  # at least one token has to be computed
-            digest, place = request.next_digest(sequence, size), len(request.digests)
+            digest = request.next_digest(sequence, size)
+            place = len(request.digests)
             page = self.pool.share(digest)
             if page is None:
                 break
@@ -214,7 +217,8 @@ class Engine:
             self.queued.remove(request)
         else:
             self.release(request)
-        request.status, request.finish = RequestStatus.FINISHED, why
+        request.status = RequestStatus.FINISHED
+        request.finish = why
         self.changed[request] = None
 
     def decode(self) -> list[StepInFlight]:
@@ -274,7 +278,8 @@ class Engine:
             step = step._replace(draft_tokens=np.zeros((len(step.slots), length - 1), np.int32))
         for row, request in enumerate(requests):
             count = min(request.length - request.computed, length)
-            step.starts[row], step.counts[row] = request.computed, count
+            step.starts[row] = request.computed
+            step.counts[row] = count
             if request.drafts:
                 step.counts[row] += len(request.drafts)
                 step.draft_tokens[row, : len(request.drafts)] = request.drafts
@@ -282,7 +287,8 @@ class Engine:
             request.computed += count
             self.register_pages(request)
             if request.computed == request.length:
-                step.samples[row], request.status = True, RequestStatus.DECODE
+                step.samples[row] = True
+                request.status = RequestStatus.DECODE
                 request.length += 1
         return StepInFlight(self.device.run(step, length, score_all), requests, step, score_all)
 
@@ -310,7 +316,8 @@ class Engine:
                 if step.draft_tokens is not None:
                     drafted = step.draft_tokens[row, : step.counts[row] - 1].tolist()
                     accepted = [draft == token for draft, token in zip(drafted, tokens[row], strict=False)]
-                    first, end = 0, [*accepted, False].index(False) + 1
+                    first = 0
+                    end = [*accepted, False].index(False) + 1
                 request.prompt_logprobs += scores[row][:first]
                 request.prompt_top_logprobs += tops[:first]
                 if step.samples[row]:

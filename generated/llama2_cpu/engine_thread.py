@@ -85,7 +85,8 @@ class EngineThread(threading.Thread):
         self.loop = asyncio.get_running_loop()
         self.jobs: set[Job] = set()  # used by the event loop
         self.places: dict[int, tuple[Job, int]] = {}  # by the id of an engine's request; used by this thread
-        self.request_seconds, self.busy_since = request_seconds, math.inf  # start of the running step
+        self.request_seconds = request_seconds
+        self.busy_since = math.inf  # start of the running step
         self.failed = self.ending = False
         self.ready = asyncio.Event()  # set once the engine is warmed up
         self.compiling: threading.Thread | None = None  # compiles more shapes of steps

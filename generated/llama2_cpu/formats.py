@@ -147,9 +147,11 @@ def open_jsonl(content: Content, field: str) -> Documents:
     kept = index_path(content.path, field) if INDEX_FOLDERS else None
     if kept and kept.exists():
         index = read_index(kept)
-        lines, left_out = index[1:], int(index[0])
+        lines = index[1:]
+        left_out = int(index[0])
     else:
-        lines, size, left_out = array.array("q"), 0, 0  # number, start and end of each line
+        lines = array.array("q")  # number, start and end of each line
+        size, left_out = 0, 0
         for n, row in enumerate(content.lines(), 1):
             begin, size = size, size + len(row)
             if b"null" in row and get(row, n) is None:
@@ -261,7 +263,8 @@ def open_csv(content: Content, field: str, delimiter: str = ",") -> Documents:
             yield text
 
     rows = csv.reader(lines(), delimiter=delimiter, strict=True)
-    bounds, left_out = array.array("q"), 0
+    bounds = array.array("q")
+    left_out = 0
     try:
         names = next(rows, [])
         check_column(names, field)
@@ -272,7 +275,8 @@ def open_csv(content: Content, field: str, delimiter: str = ",") -> Documents:
                 raise ValueError(f"{len(row)} cells, and the first line has {len(names)}")
             if row and row[column]:
                 bounds.extend((start, end))
-            start, left_out = end, left_out + bool(row and not row[column])
+            start = end
+            left_out += bool(row and not row[column])
     except (ValueError, csv.Error) as error:  # no such column, no UTF-8
         raise InputError(
             f"{content.path}:{rows.line_num}: must be CSV with a column {field}: {error}: "

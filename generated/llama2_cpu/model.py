@@ -31,7 +31,8 @@ def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) ->
     @jax.custom_gradient
     def einsum(x, kernel):
         def backward(dy):
-            dy, sums = dy.astype(x.dtype), jnp.float32
+            dy = dy.astype(x.dtype)
+            sums = jnp.float32
             dx = jnp.einsum(f"{outputs},{weights}->{inputs}", dy, kernel.astype(x.dtype), preferred_element_type=sums)
             dx = dx.astype(x.dtype)
             return dx, jnp.einsum(f"{inputs},{outputs}->{weights}", x, dy, preferred_element_type=kernel.dtype)

@@ -86,7 +86,8 @@ class Monitor:
 
     def __init__(self, directory: epath.Path, config: Config, step: int):
         """Resumes after `step`: drops what a killed run wrote of later steps, as they come again."""
-        self.config, self.others = config, tempfile.TemporaryDirectory()  # only process 0 writes to the directory
+        self.config = config
+        self.others = tempfile.TemporaryDirectory()  # only process 0 writes to the directory
         self.folder = directory if jax.process_index() == 0 else epath.Path(self.others.name)
         self.peak, meaning = peak_flops(config.dtype)
         print(f"MFU: share of {meaning}; attention counted in full, or its causal half", flush=True)
@@ -94,13 +95,15 @@ class Monitor:
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.folder != self.shared and (self.shared / "metrics.jsonl").exists():
             (self.shared / "metrics.jsonl").copy(self.folder / "metrics.jsonl")
-        self.uploaded, self.upload_seconds = -math.inf, 0.0  # when the last upload ended, and what it took
+        self.uploaded = -math.inf  # when the last upload ended
+        self.upload_seconds = 0.0  # that it took
         self.metrics_path = self.folder / "metrics.jsonl"
         drop_later_records(self.metrics_path, step)
         self.file = open(self.metrics_path, "a", buffering=1)
         self.skipped = 0  # steps in a row
         self.seconds = collections.deque(maxlen=20)  # seconds per step, the last 20
-        self.clock, self.printed = time.perf_counter(), -math.inf  # when the last step and the last line came
+        self.clock = time.perf_counter()  # when the last step came
+        self.printed = -math.inf  # and the last line
         self.failed: set[str] = set()  # outputs that have failed
         columns = "{task.completed}/{task.total}", BarColumn(None), "{task.description}", "ETA", TimeRemainingColumn()
         self.progress = Progress(*columns, expand=True, disable=not sys.stdout.isatty())

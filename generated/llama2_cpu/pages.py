@@ -64,7 +64,8 @@ class Pages(NamedTuple):
         """Returns the pages with keys and values of stacked layers at positions [B, T]; negative ones are padding."""
         size = self.key.shape[2]
         page = jnp.take_along_axis(self.block_tables, jnp.maximum(positions, 0) // size, axis=1)
-        page, slot = jnp.where(positions < 0, 0, page), positions % size  # [B, T]
+        page = jnp.where(positions < 0, 0, page)  # [B, T]
+        slot = positions % size  # [B, T]
         page = new.first[:, None, None] + page  # [L, B, T]
         index = page, slice(None), slot
         pool, values = (self.key, self.value), (new.key, new.value)
@@ -152,7 +153,8 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array, scale:
         """Adds pages to the running maximum, sum and context of their sequences."""
         highest, total, context = sums
         row, at = (jax.lax.dynamic_slice_in_dim(x, i * C, C) for x in (rows, index))
-        page, places = cache.first + pages.block_tables[row, at], at[:, None] * S + jnp.arange(S)
+        page = cache.first + pages.block_tables[row, at]
+        places = at[:, None] * S + jnp.arange(S)
         k, v = pages.key[page].astype(q.dtype), pages.value[page].astype(q.dtype)  # [C, K, S, H]
         scores = score(q[row], k, positions[row], jnp.where(places < before[row][:, None], places, UNSEEN))
         is_own = row == jnp.arange(B)[:, None]  # [B, C]

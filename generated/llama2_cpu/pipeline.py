@@ -78,7 +78,8 @@ def scan_stages(f: Callable, init: Array, xs: Any, config: ModelConfig) -> tuple
             place = iteration - stage  # S microbatches go through all rounds, then the next S
             is_real = (place >= 0) & (place < M * R)  # others fill and drain the pipeline
             place = jnp.clip(place, 0, M * R - 1)
-            turn, number = place // S % R, place // (S * R) * S + place % S
+            turn = place // S % R
+            number = place // (S * R) * S + place % S
             x = jnp.where((stage == 0) & (turn == 0), parts[number], x)
 
             def apply(x: Array, layer: Any) -> tuple[Array, Any]:

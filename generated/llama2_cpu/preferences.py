@@ -31,7 +31,8 @@ def preference_loss(
     log_likelihood: Array, batch: dict[str, Array], config: TrainConfig
 ) -> tuple[Array, Array, dict[str, Array]]:
     """Returns the summed loss of pairs, their number, and sums of their rewards: beta times the answers' scores."""
-    beta, weights, segment_ids = config.preference_beta, batch["weights"], batch["segment_ids"]
+    beta = config.preference_beta
+    weights, segment_ids = batch["weights"], batch["segment_ids"]
     sizes = sum_answers(weights, segment_ids)
     is_pair = sizes[0] > 0
 

@@ -47,7 +47,8 @@ def plan_shards(files: list[Path], sizes: list[int]) -> list[Shard]:
     """Divides files into shards of about as many bytes each."""
     # bounds what a killed worker repeats; a power of two, so that it stays the same after a file is repaired
     goal = min(max(2 ** (max(sum(sizes) // 256, 1).bit_length() - 1), 2**20), 2**30)
-    plan, group, total = [], [], 0
+    plan, group = [], []
+    total = 0
     for path, size in zip(files, sizes, strict=True):
         group = [*group, path]
         total = total + size
@@ -67,7 +68,8 @@ def write_shard(
     Returns the number of its documents, of rows that its files leave out (counted for their first part only),
     and, by special token, of its documents that hold the text of that token.
     """
-    (documents, left_out, _), tokenizer = last_opened(files, field), load_tokenizer(name, special)
+    documents, left_out, _ = last_opened(files, field)
+    tokenizer = load_tokenizer(name, special)
     dtype = token_type(tokenizer)
     names = special_texts(tokenizer)
     special_counts = collections.Counter[str]()

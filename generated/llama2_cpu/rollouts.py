@@ -283,7 +283,8 @@ class Rollouts(Batches):
         self, number: int, prompts: list[Prompt], requests: list[Request], metrics: dict[str, float]
     ) -> list[list[float]]:
         """Returns the advantage of each token: that of its completion's reward over the rewards of its group."""
-        config, size = self.config, self.config.group_size
+        config = self.config
+        size = self.config.group_size
         completions = self.completions(prompts, requests)
         received = self.rewards(completions)
         rewards = np.ma.masked_invalid(np.reshape(np.array(received, float), (-1, size)))  # without those that are None
@@ -314,7 +315,8 @@ class Rollouts(Batches):
             first = len(sample.prompt) - 1
             end = len(sequence) - 1
             batch["tokens"][row, :end], batch["targets"][row, :end] = sequence[:-1], sequence[1:]
-            batch["positions"][row, :end], batch["segment_ids"][row, :end] = range(end), 1
+            batch["positions"][row, :end] = range(end)
+            batch["segment_ids"][row, :end] = 1
             if not sample.advantages:
                 continue  # it gives no gradient
             batch["weights"][row, first:end] = 1 if self.config.loss_per == "token" else 1 / len(sample.tokens)

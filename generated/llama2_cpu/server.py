@@ -119,7 +119,8 @@ class Answer:
 
     async def pieces(self, job: Job) -> AsyncIterator[tuple[int, Piece]]:
         """Yields pieces with the index of their choice, and records metrics."""
-        metrics, firsts = self.server.metrics, {}
+        metrics = self.server.metrics
+        firsts = {}
         metrics.prompt_tokens.inc(self.prompt_tokens)
         while any(choice.finish is None for choice in self.choices):
             index, count, finish = await job.next()
@@ -153,7 +154,8 @@ class Answer:
         return sum(len(prompt) + self.is_scored * len(sampling.logit_bias) for prompt, sampling in prompts)
 
     def usage(self) -> dict[str, Any]:
-        prompt, completion = self.prompt_tokens, sum(len(choice.offsets) for choice in self.choices)
+        prompt = self.prompt_tokens
+        completion = sum(len(choice.offsets) for choice in self.choices)
         cached = {"cached_tokens": sum(choice.request.cached for choice in self.choices[:: self.request.n])}
         usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
         return usage | {"prompt_tokens_details": cached}
@@ -166,7 +168,8 @@ class Server:
     """Routes HTTP requests to the engine."""
 
     def __init__(self, settings: ServeSettings, engine: EngineThread, tokenizer: AnyTokenizer):
-        self.settings, self.engine, self.tokenizer, self.keys = settings, engine, tokenizer, settings.keys
+        self.settings, self.engine, self.tokenizer = settings, engine, tokenizer
+        self.keys = settings.keys
         self.metrics = ServeMetrics(engine.engine)
         self.config = engine.engine.config
         self.template = load_chat_template(tokenizer, settings.tokenizer or self.config.tokenizer)
@@ -193,10 +196,8 @@ class Server:
         routes.append(
             Route("/v1/load", functools.partial(load, self.engine, self.settings, asyncio.Lock()), methods=["POST"])
         )
-        hosts, origins = (
-            {x.lower() for x in ("localhost", socket.gethostname(), settings.host, *settings.allow_host)},
-            settings.allow_origin,
-        )
+        hosts = {x.lower() for x in ("localhost", socket.gethostname(), settings.host, *settings.allow_host)}
+        origins = settings.allow_origin
         around = [Middleware(gate, hosts, set(origins), self.metrics.answers)]
         if origins:
             named = {"allow_methods": ["GET", "POST"], "allow_headers": ["*"], "expose_headers": ["x-request-id"]}
@@ -220,7 +221,9 @@ class Server:
     def prepare(self, kind: type[Completion | Chat], content: bytes) -> tuple[Completion | Chat, Prompts]:
         """Parses and tokenizes a request; returns it with the prompt and sampling of each choice. May be slow."""
         request = read_fields(content, kind, self.defaults)
-        size, most, room = self.config.vocab_size, self.engine.engine.settings.queue, self.engine.engine.room
+        size = self.config.vocab_size
+        most = self.engine.engine.settings.queue
+        room = self.engine.engine.room
         names = [self.settings.model, *self.engine.engine.adapters[1:]]
         if request.model not in ("", *names):
             known = " or ".join(map(repr, names))

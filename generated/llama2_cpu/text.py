@@ -39,7 +39,8 @@ def load_generation(tokenizer: str) -> dict[str, Any]:
     if said.get("top_k") == -1:
         said["top_k"] = 0  # another way to write all tokens
     for name, (least, most) in SAMPLING_BOUNDS.items():
-        number, kinds = said.get(name, least), (int,) if name == "top_k" else (int, float)
+        number = said.get(name, least)
+        kinds = (int,) if name == "top_k" else (int, float)
         if type(number) not in kinds or not least <= number <= most:
             raise InputError(f"{file}: {name} is {number!r}: must be a number from {least} to {most:,}: fix it")
     return {name: said[name] for name in ("do_sample", *SAMPLING_BOUNDS) if name in said} | {"eos_token_id": ends}
@@ -86,7 +87,8 @@ class Detokenizer:
             at = len(prompt) - 1
             while at >= 0 and (self.is_byte(prompt[at]) or not has_text(tokenizer, prompt[at])):
                 at -= 1
-            self.before, self.run = prompt[max(at, 0) : at + 1], [i for i in prompt[at + 1 :] if self.is_byte(i)]
+            self.before = prompt[max(at, 0) : at + 1]
+            self.run = [i for i in prompt[at + 1 :] if self.is_byte(i)]
             run = b"".join(token_byte(tokenizer, i) or b"" for i in self.run)
             self.prompt_characters = len(run.decode(errors="ignore"))
 
@@ -100,11 +102,10 @@ class Detokenizer:
 
     def end_run(self, token: list[int]) -> str:
         """Returns the text of the run and of the token that ends it."""
-        tokens, skipped = (
-            [*self.before, *self.run, *token],
-            len(self.tokenizer.decode(self.before)) + self.prompt_characters,
-        )
-        self.run, self.prompt_characters = [], 0
+        tokens = [*self.before, *self.run, *token]
+        skipped = len(self.tokenizer.decode(self.before)) + self.prompt_characters
+        self.run = []
+        self.prompt_characters = 0
         return self.tokenizer.decode(tokens)[skipped:]
 
     def add(self, token: int) -> str:

@@ -42,7 +42,8 @@ def field_problems(settings: object) -> list[str]:
     """Lists problems of single fields; a number must be within the bounds that its annotation has."""
     problems = []
     for field in dataclasses.fields(settings):
-        value, kind = getattr(settings, field.name), field.type
+        value = getattr(settings, field.name)
+        kind = field.type
         if typing.get_origin(kind) is typing.Annotated:
             kind, least, most = typing.get_args(kind)
             if type(value) is int:
@@ -50,7 +51,8 @@ def field_problems(settings: object) -> list[str]:
             allowed = type(value) in (int, kind) and least <= value <= most
             requirement = f"{'an integer' if kind is int else 'a number'} from {least:,} to {most:,}"
         elif choices := (False, True) if kind is bool else typing.get_args(kind):
-            allowed, requirement = value in choices, f"one of {choices}"
+            allowed = value in choices
+            requirement = f"one of {choices}"
         else:
             allowed = type(value) is kind and str(value).isprintable()
             requirement = "printable text" if kind is str else f"of type {kind.__name__}"

@@ -19,7 +19,8 @@ from .errors import InputError
 
 def peak_flops() -> tuple[float, str]:
     """Returns the dense bf16 FLOP/s of all devices, and its label; nan for an unknown kind."""
-    kind, count = jax.devices()[0].device_kind, jax.device_count()
+    kind = jax.devices()[0].device_kind
+    count = jax.device_count()
     peak = count * next((chip.peak for chip in CHIPS.values() if kind in chip.kinds), math.nan)
     if math.isnan(peak):
         return peak, f"an unknown peak, as CHIPS in config.py has no {kind!r}"
@@ -58,7 +59,8 @@ class Monitor:
 
     def __init__(self, directory: epath.Path, config: Config, step: int):
         """Resumes after `step`: drops what a killed run wrote of later steps, as they come again."""
-        self.config, self.others = config, tempfile.TemporaryDirectory()  # only process 0 writes to the directory
+        self.config = config
+        self.others = tempfile.TemporaryDirectory()  # only process 0 writes to the directory
         self.folder = directory if jax.process_index() == 0 else epath.Path(self.others.name)
         self.peak, meaning = peak_flops()
         print(f"MFU: share of {meaning}; attention counted in full, or its causal half", flush=True)
@@ -68,7 +70,8 @@ class Monitor:
         self.file = open(self.metrics_path, "a", buffering=1)
         self.skipped = 0  # steps in a row
         self.seconds = collections.deque(maxlen=20)  # seconds per step, the last 20
-        self.clock, self.printed = time.perf_counter(), -math.inf  # when the last step and the last line came
+        self.clock = time.perf_counter()  # when the last step came
+        self.printed = -math.inf  # and the last line
 
     def record(self, step: int, values: dict[str, float]) -> None:
         """Records numbers of a step, with the time of day (ISO 8601, UTC)."""

@@ -26,7 +26,8 @@ def plan_steps(sizes: Array, tiles: int) -> tuple[Array, Array, Array, Array]:
     starts = ends - sizes
     first = starts // ROWS
     counts = jnp.where(sizes > 0, -(-ends // ROWS) - first, 1)
-    next_step, step = jnp.cumsum(counts), jnp.arange(tiles + len(sizes))
+    next_step = jnp.cumsum(counts)
+    step = jnp.arange(tiles + len(sizes))
     group = jnp.sum(next_step <= step[:, None], axis=1).clip(max=len(sizes) - 1)  # by sums: a search is a loop
     tile = (first - next_step + counts)[group] + step
     return jnp.append(starts, ends[-1]), group, tile.clip(max=tiles - 1), next_step[-1]
@@ -34,8 +35,10 @@ def plan_steps(sizes: Array, tiles: int) -> tuple[Array, Array, Array, Array]:
 
 def group_sum(offsets, groups, tiles, x, dy, out, total):
     """Adds the product of a tile of rows to the sum of its group, in grid step (tile of O, tile of I, tile of rows)."""
-    step, last = pl.program_id(2), pl.num_programs(2) - 1
-    group, row = groups[step], tiles[step] * ROWS + jax.lax.broadcasted_iota(jnp.int32, (ROWS, 1), 0)
+    step = pl.program_id(2)
+    last = pl.num_programs(2) - 1
+    group = groups[step]
+    row = tiles[step] * ROWS + jax.lax.broadcasted_iota(jnp.int32, (ROWS, 1), 0)
 
     @pl.when((step == 0) | (groups[jnp.maximum(step - 1, 0)] != group))
     def _():

@@ -238,7 +238,8 @@ def load_hf(hf_dir: str | Path) -> tuple[Config, Decoder]:
 def spelled_as_in(directory: Path, hf: dict[str, Any]) -> dict[str, Any]:
     """Returns settings as a directory's config.json spells them, with its other settings, such as eos."""
     try:
-        config, there = read_hf_config(directory), read_json(directory / "config.json")
+        config = read_hf_config(directory)
+        there = read_json(directory / "config.json")
     except InputError:  # none, or of another kind of model
         return hf | {"eos_token_id": load_tokenizer(str(directory / "tokenizer.json")).eos}
     for name in "_name_or_path", "auto_map":  # a path on another machine, code in another repository
@@ -264,7 +265,8 @@ def save_hf(
     Args:
         tokenizer: path of a tokenizer.json to write in place of the model's own.
     """
-    directory, arrays = Path(hf_dir), named_arrays(model)
+    directory = Path(hf_dir)
+    arrays = named_arrays(model)
     shaped, tensors_of = hf_tensors_of(arrays, config)
     if lacking := [name for name, names in tensors_of.items() if not names and arrays[name].size]:
         raise InputError(f"no tensor of a checkpoint holds {', '.join(lacking)}: list it in hf_tensors")

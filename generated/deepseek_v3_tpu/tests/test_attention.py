@@ -44,7 +44,8 @@ def test_the_gradient_of_attention_is_its_slope(attention):
     rng = np.random.default_rng(0)
     inputs = [rng.normal(size=(1, 140, heads, 8)) for heads in (4, 2, 2)]
     directions = [rng.normal(size=x.shape) for x in inputs]
-    weights, segment_ids = rng.normal(size=(1, 140, 4, 8)), np.array([[1] * 8 + [2] * 131 + [0]])
+    weights = rng.normal(size=(1, 140, 4, 8))
+    segment_ids = np.array([[1] * 8 + [2] * 131 + [0]])
 
     def slowly(h):
         return np.sum(weights * attend_slowly(*(x + h * d for x, d in zip(inputs, directions)), segment_ids))

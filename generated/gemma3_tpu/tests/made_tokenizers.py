@@ -62,7 +62,8 @@ def fallback(folder, strip=True):
 
 
 def plain_bytes(folder):
-    model, added = models.BPE(byte_level("Ġtext", "æĹ¥", "ðŁĺ"), []), ["<call>", "<tool> x", "日本語"]
+    model = models.BPE(byte_level("Ġtext", "æĹ¥", "ðŁĺ"), [])
+    added = ["<call>", "<tool> x", "日本語"]
     split = pre_tokenizers.ByteLevel(add_prefix_space=False)
     return save(folder, model, decoders.ByteLevel(), ["<s>", "</s>"], added, pre_tokenizer=split)
 

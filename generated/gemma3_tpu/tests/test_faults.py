@@ -24,7 +24,8 @@ def equal(a, b) -> bool:
 def test_a_step_without_finite_gradients_changes_nothing_but_its_number(accumulation):
     """Afterwards the run continues as if it had never seen that batch."""
     config = dataclasses.replace(SMALL, accumulation=accumulation)
-    step, good = jax.jit(functools.partial(train_step, config=config)), random_batch(config)
+    step = jax.jit(functools.partial(train_step, config=config))
+    good = random_batch(config)
     bad = good | {"weights": good["weights"].copy()}
     bad["weights"][0, 0] = np.inf
     start, metrics = step(jax.jit(lambda: new_state(config))(), good)
@@ -42,7 +43,8 @@ def test_a_step_without_finite_gradients_changes_nothing_but_its_number(accumula
 
 def test_gradients_that_are_none_are_not_taken_though_the_loss_is_finite(monkeypatch):
     module = sys.modules[train_step.__module__]
-    plain, start = module.loss, jax.jit(lambda: new_state(SMALL))()
+    plain = module.loss
+    start = jax.jit(lambda: new_state(SMALL))()
 
     def steep(model, batch, config):  # adds 0, whose slope is infinite
         total, sums = plain(model, batch, config)
@@ -57,7 +59,8 @@ def test_gradients_that_are_none_are_not_taken_though_the_loss_is_finite(monkeyp
 def test_evaluation_takes_no_more_memory_than_its_microbatches():
     """With accumulation 8, an eighth of the activations: less than a third of the memory, the same sums."""
     whole = dataclasses.replace(SMALL, batch_size=16, sequence_length=128)
-    batch, sums, memory = random_batch(whole), [], []
+    batch = random_batch(whole)
+    sums, memory = [], []
     for config in whole, dataclasses.replace(whole, accumulation=8):
         model = jax.jit(lambda config=config: new_state(config).model)()
         compiled = jax.jit(eval_step, static_argnums=2).lower(model, batch, config).compile()

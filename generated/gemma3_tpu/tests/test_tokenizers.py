@@ -34,7 +34,8 @@ def test_tokens_are_those_of_transformers(kind, tmp_path):
 @pytest.mark.parametrize("asked", [False, True])
 def test_special_tokens_in_documents_are_text_unless_asked_for(asked, tmp_path, capsys):
     fallback(tmp_path)
-    path, texts = str(tmp_path / "tokenizer.json"), ["a</s>b", "true", "</s>"]
+    path = str(tmp_path / "tokenizer.json")
+    texts = ["a</s>b", "true", "</s>"]
     tokenizer = load_tokenizer(path, asked)
     assert [2 in tokenizer.encode(text) for text in texts] == [asked, False, asked]
     assert all((2 in tokenizer.encode_prompt(text)) == ("</s>" in text) for text in texts)
@@ -100,7 +101,8 @@ def test_tokenizer_json_round_trip(tmp_path, tokenizer_json):
 
 
 def test_other_threads_run_while_a_text_is_encoded(tokenizer_json):
-    tokenizer, ticks = load_tokenizer(str(tokenizer_json)), []
+    tokenizer = load_tokenizer(str(tokenizer_json))
+    ticks = []
     begun, ended = threading.Event(), threading.Event()
 
     def tick():

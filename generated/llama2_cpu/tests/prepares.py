@@ -12,7 +12,8 @@ from .processes import PACKAGE
 
 def run_prepare(*arguments: object) -> subprocess.CompletedProcess:
     """Runs the command line in this process; only its workers are separate processes."""
-    said, told, code = io.StringIO(), io.StringIO(), 0
+    said, told = io.StringIO(), io.StringIO()
+    code = 0
     words = mock.patch("sys.argv", ["data", "prepare", *map(str, arguments)])
     with words, contextlib.redirect_stdout(said), contextlib.redirect_stderr(told):
         try:

@@ -8,6 +8,7 @@ import json
 import threading
 import types
 from collections.abc import Iterator
+from unittest import mock
 
 import numpy as np
 import orbax.checkpoint
@@ -142,14 +143,17 @@ def test_each_document_comes_once_before_any_comes_again(monkeypatch):
     rng = np.random.default_rng(0)
     for corpus in range(1000):
         monkeypatch.setattr(pipeline, "PACKING_BINS", int(rng.integers(1, 20)))
-        length, sizes = int(rng.integers(1, 40)), rng.integers(0, 60, rng.integers(1, 20)) * (rng.random() < 0.9) + 1
+        length = int(rng.integers(1, 40))
+        sizes = rng.integers(0, 60, rng.integers(1, 20)) * (rng.random() < 0.9) + 1
         parts = [[min(length, size - start) for start in range(0, size, length)] for size in sizes]
         marks = [[{"tokens": np.full(size, 64 * i + n)} for n, size in enumerate(x)] for i, x in enumerate(parts)]
-        documents, count = marks + [[]] * int(rng.integers(3)), sum(map(len, marks))
+        documents = marks + [[]] * int(rng.integers(3))
+        count = sum(map(len, marks))
         shuffled = [rng.permutation(len(documents)) for _ in range(4)]
         order = Order((n == 0, documents[i]) for numbers in shuffled for n, i in enumerate(numbers))
         sequences = Sequences(order, length)
-        found, stop = [], int(rng.integers(1, 3 * count + 1))
+        found = []
+        stop = int(rng.integers(1, 3 * count + 1))
         while len(found) < stop:
             found += [piece["tokens"] for piece in next(sequences)]
         resumed = Sequences(order, length)
@@ -167,7 +171,8 @@ def test_each_document_comes_once_before_any_comes_again(monkeypatch):
 @pytest.mark.parametrize(("count", "before", "after"), [(120, 4, 13), (120, 8, 1), (5, 8, 3), (60, 1, 64)])
 def test_another_batch_size_goes_on_with_the_rest_of_the_epoch(tmp_path, count, before, after):
     config = make_config(write_jsonl(tmp_path, TEXTS[:count]), batch_size=before, eval_share=0.0)
-    (first,), wanted = make_batches(config), pieces(TEXTS[:count], 64)
+    (first,) = make_batches(config)
+    wanted = pieces(TEXTS[:count], 64)
     found = segments(take(first, 3))
     (later,) = make_batches(dataclasses.replace(config, batch_size=after))
     later.set_state(first.get_state(), 3)
@@ -243,11 +248,12 @@ def test_few_sequences_wait_and_none_forever(monkeypatch):
 
 
 def test_a_resumed_run_opens_its_data_once_and_keeps_its_order(tmp_path, monkeypatch, capsys):
-    config, opened, read = make_config(write_jsonl(tmp_path)), [], pipeline.open_pieces
-    monkeypatch.setattr(pipeline, "open_pieces", lambda *given: opened.append(given) or read(*given))
+    config = make_config(write_jsonl(tmp_path))
+    read = mock.Mock(wraps=pipeline.open_pieces)
+    monkeypatch.setattr(pipeline, "open_pieces", read)
     (data,) = make_batches(config)
     data.set_state(data.get_state() | {"seed": 7}, 3)
-    assert len(opened) == 1 and data.seed == 7
+    assert read.call_count == 1 and data.seed == 7
     assert f"--seed {config.seed}: the order of data stays that of 7" in capsys.readouterr().err
 
 

@@ -4,6 +4,7 @@
 import collections
 import math
 from types import SimpleNamespace
+from unittest import mock
 
 import jax
 import numpy as np
@@ -70,13 +71,13 @@ def test_log_probabilities_are_those_of_training(model, forward):
 
 
 def test_prompts_are_scored_together(model, forward):
-    subject, steps = engine(model), []
-    step = subject.device.run
-    subject.device.run = lambda *inputs: (steps.append(inputs), step(*inputs))[1]
+    subject = engine(model)
+    subject.device.run = mock.Mock(wraps=subject.device.run)
     requests = subject.generate(
         [LONG[n : n + 4] for n in range(12)], SamplingParams(max_tokens=1, prompt_logprobs=True)
     )
-    assert len(steps) == 3  # four sequences of four tokens each: max_sequences, and all of a step's tokens
+    # four sequences of four tokens each: max_sequences, and all of a step's tokens
+    assert subject.device.run.call_count == 3
     for request in requests:
         check_scores(forward, request)
 
@@ -87,7 +88,8 @@ def test_prompts_are_scored_together(model, forward):
 )
 def test_whatever_runs_beside_it_a_request_gives_what_it_gives_alone(model, forward, seed, sizes):
     """Requests arrive and are cancelled at random, share prefixes, and need more pages than there are."""
-    rng, subject = np.random.default_rng(seed), engine(model, **sizes)
+    rng = np.random.default_rng(seed)
+    subject = engine(model, **sizes)
     waiting, cancelled, sent = [], [], []
     for _ in range(12):
         shared = LONG[: rng.integers(0, 60)]
@@ -128,7 +130,8 @@ def test_cached_prefixes_are_not_computed_again(model, forward):
 
 def test_log_probabilities_of_prompts_survive_preemption(model):
     """Requests are preempted more than once, while they decode too."""
-    subject, preempted = engine(model, max_sequences=3, chunk=1, kv_cache_tokens=64), collections.Counter()
+    subject = engine(model, max_sequences=3, chunk=1, kv_cache_tokens=64)
+    preempted = collections.Counter()
     preempt = subject.preempt
     subject.preempt = lambda request: (preempted.update([request]), preempt(request))
     wanted = {"ignore_eos": True, "prompt_logprobs": True}
@@ -158,7 +161,8 @@ def test_the_cache_takes_the_memory_that_is_left(model, monkeypatch):
         device = engine(model, kv_cache_tokens=4 * (pages - 1)).device
         return device.key.nbytes + device.value.nbytes
 
-    page, others = size(3) - size(2), 3 * size(2) - 2 * size(3)  # of layers with a fixed number of pages
+    page = size(3) - size(2)  # of layers with a fixed number of pages
+    others = 3 * size(2) - 2 * size(3)
     if not page:
         pytest.skip("all layers have a fixed number of pages")
 
@@ -205,7 +209,8 @@ def test_a_stop_token_ends_its_sequence_and_no_other(model):
 @pytest.mark.parametrize(("seed", "sizes"), [(None, {}), (0, {}), (0, {"max_sequences": 12} | drafting(3))])
 def test_prompts_of_a_list_are_sampled_independently(model, seed, sizes):
     """One prompt, eight times, gives eight answers; with a seed, the same eight whatever runs beside them."""
-    subject, sampling = engine(model, **sizes), SamplingParams(max_tokens=10, temperature=1.5, seed=seed)
+    subject = engine(model, **sizes)
+    sampling = SamplingParams(max_tokens=10, temperature=1.5, seed=seed)
     first, again = ([x.tokens for x in subject.generate([PROMPTS[0]] * 8, sampling)] for _ in range(2))
     assert len({*map(tuple, first)}) == len({*map(tuple, again)}) == 8
     assert (first == again) == (seed is not None)

@@ -159,7 +159,8 @@ def test_what_is_wrong_with_a_task_is_told(task, message, folder, ask):
 
 
 def test_the_command_writes_what_it_finds(folder, monkeypatch, capsys):
-    main, out = importlib.import_module("..evaluate_tasks", __package__).main, folder / "out.json"
+    main = importlib.import_module("..evaluate_tasks", __package__).main
+    out = folder / "out.json"
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in FLAGS.items()]
     task = str(folder / "letters.yaml")
     command = ["evaluate_tasks", f"--hf={folder / 'hf'}", "--dtype=float32", *flags]

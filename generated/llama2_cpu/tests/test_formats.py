@@ -118,16 +118,20 @@ def test_a_compressed_text_is_cut_as_it_is_and_a_damaged_one_is_named(tmp_path, 
 @pytest.mark.parametrize("name", ["none.parquet", "snappy.parquet", "zstd.parquet", "file.arrow", "stream.arrow"])
 def test_a_damaged_file_of_columns_is_named(tmp_path, name):
     pyarrow, parquet = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
-    table, path, draw = pyarrow.table({"text": TEXTS, "n": range(len(TEXTS))}), tmp_path / name, random.Random(name)
+    table = pyarrow.table({"text": TEXTS, "n": range(len(TEXTS))})
+    path = tmp_path / name
+    draw = random.Random(name)
     if path.suffix == ".parquet":
         parquet.write_table(table, path, compression=path.stem)
     else:
         new = pyarrow.ipc.new_file if path.stem == "file" else pyarrow.ipc.new_stream
         with new(str(path), table.schema) as file:
             file.write_table(table)
-    content, refused = path.read_bytes(), 0
+    content = path.read_bytes()
+    refused = 0
     for number in range(100):
-        start, size = draw.randrange(len(content)), draw.choice([1, 8, 200])
+        start = draw.randrange(len(content))
+        size = draw.choice([1, 8, 200])
         damage = draw.choice([bytes(size), draw.randbytes(size)])
         path = path.with_stem(f"{number}")  # as row groups are cached by path
         path.write_bytes((content[:start] + damage + content[start + size :])[: len(content)])

@@ -4,6 +4,7 @@
 import dataclasses
 import os
 import sys
+from unittest import mock
 
 import jax
 import pytest
@@ -62,10 +63,11 @@ def test_processes_index_a_share_each(kept, tmp_path, monkeypatch):
 
 def test_evaluation_reads_its_own_rows(tmp_path, monkeypatch):
     """Of one of two processes; as many batches in each."""
-    read, as_text = [], formats.as_text
-    monkeypatch.setattr(formats, "as_text", lambda text, source: read.append(text) or as_text(text, source))
+    as_text = mock.Mock(wraps=formats.as_text)
+    monkeypatch.setattr(formats, "as_text", as_text)
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     fields = dict(data=write_jsonl(tmp_path), eval_share=0.5, sequence_length=64, batch_size=4, eval_batches=40)
     batches = held_out_batches(dataclasses.replace(PRESETS["tiny"], **fields), [1])
-    assert {*read} == {TEXTS[60], *TEXTS[61::4]}  # the first one says which arrays there are
+    # the first one says which arrays there are
+    assert {call.args[0] for call in as_text.call_args_list} == {TEXTS[60], *TEXTS[61::4]}
     assert len(batches) == 40 and batches[0]["weights"].any() and not batches[-1]["weights"].any()

@@ -74,7 +74,9 @@ def busy_workers(cluster) -> list[int]:
 def test_killed_workers_change_nothing(texts, cluster):
     data, wanted = texts
     out = Path(data).parent / f"on_{len(cluster.list_all_nodes())}"
-    process, killed, deadline = start(data, out, "--on=ray", RAY_ADDRESS=cluster.address), 0, time.monotonic() + 300
+    process = start(data, out, "--on=ray", RAY_ADDRESS=cluster.address)
+    killed = 0
+    deadline = time.monotonic() + 300
     chance = random.Random(0)
     while process.poll() is None and time.monotonic() < deadline:
         workers = busy_workers(cluster)

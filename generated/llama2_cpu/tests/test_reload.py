@@ -33,7 +33,8 @@ def generate(model: Decoder, prompts: list[list[int]], most: int) -> list[Reques
 
 @pytest.mark.parametrize("recompute", [False, True])
 def test_requests_have_the_newer_weights_from_the_next_step_on(recompute):
-    engine, newer = Engine(WIDE, wide_model(), set(), SIZES), other_model()
+    engine = Engine(WIDE, wide_model(), set(), SIZES)
+    newer = other_model()
     engine.generate(PROMPTS, SAMPLING)  # compiles, and caches the keys and values of these prompts
     compiled = run._cache_size()
     before = [engine.add(prompt, SAMPLING) for prompt in PROMPTS]
@@ -95,14 +96,16 @@ def test_a_server_reads_its_weights_anew(tmp_path):
     counting = "-c", COUNTING.replace("{package}", PACKAGE.name)
     with served(tmp_path / "served", *flags, program=counting) as (_, port, _):
         wanted = dict(prompt="abc", max_tokens=8, temperature=0, ignore_eos=True)
-        weights, texts = tmp_path / "served/model.safetensors", []
+        weights = tmp_path / "served/model.safetensors"
+        texts = []
 
         def load(content: bytes) -> int:
             weights.write_bytes(content)
             status, _, answer = ask(port, "/v1/load", {}, key)
             assert status == 200 or "the weights stay as they were" in answer["error"]["message"]
             texts.append(complete(port, **wanted)["choices"][0]["text"])
-            counts, deadline = [ask(port, "/health")[2]], time.monotonic() + 60
+            counts = [ask(port, "/health")[2]]
+            deadline = time.monotonic() + 60
             while counts[-1][0] > 1.1 and time.monotonic() < deadline:  # until a step that compiles beside it has begun
                 counts.append(ask(port, "/health")[2])
             assert counts[-1][0] < 1.1 and (status == 409 or 1.9 < max(counts[0]) < 2.3), (status, counts)

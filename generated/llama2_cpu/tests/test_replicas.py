@@ -139,12 +139,14 @@ def test_a_client_that_leaves_ends_its_request(port):
 def test_of_a_killed_replica_only_begun_streams_are_lost(port, folder):
     of_replica = {replica_of(port, user): user for user in map(str, range(12))}
     assert len(of_replica) == 2
-    killed, end, streams, answers = threading.Event(), threading.Event(), [], []
+    killed, end = threading.Event(), threading.Event()
+    streams, answers = [], []
 
     def send(i: int) -> None:
         user = [*of_replica.values()][i % 2]
         while not end.is_set():
-            late, is_stream = killed.is_set(), i < 4
+            late = killed.is_set()
+            is_stream = i < 4
             status, headers, told = ask(
                 port, "/v1/completions", LONG | {"user": user, "stream": is_stream}, seconds=SECONDS
             )
@@ -155,8 +157,8 @@ def test_of_a_killed_replica_only_begun_streams_are_lost(port, folder):
             *events, done = told.removesuffix("\n\n").split("\n\n")
             assert done == "data: [DONE]"
             each = [json.loads(event.removeprefix("data: ")) for event in events]
-            error = "error" in each[-1] and each.pop()["error"]
-            text = "".join(event["choices"][0]["text"] for event in each)
+            error = each[-1].get("error")
+            text = "".join(event["choices"][0]["text"] for event in each if "error" not in event)
             streams.append((late, headers["x-replica"], text, error))
 
     with concurrent.futures.ThreadPoolExecutor(8) as threads:
@@ -177,7 +179,8 @@ def test_of_a_killed_replica_only_begun_streams_are_lost(port, folder):
         for x in sent:
             x.result()
     assert other in servers(folder) and victim not in servers(folder)
-    wanted, lost = answers[0][2], [stream for stream in streams if stream[3]]
+    wanted = answers[0][2]
+    lost = [stream for stream in streams if stream[3]]
     assert all(text == wanted for _, _, text in answers) and all(text == wanted for _, _, text, e in streams if not e)
     assert lost and all(e["type"] == "server_error" and wanted.startswith(text) for _, _, text, e in lost)
     assert not any(late for late, *_ in lost) and len({replica for _, replica, _, _ in lost}) == 1

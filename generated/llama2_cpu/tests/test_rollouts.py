@@ -85,7 +85,8 @@ def rollouts(config, model=None) -> Rollouts:
 
 def test_the_gradient_is_that_of_reinforce(settings):
     """While the policy is what sampled: the sum of advantages times gradients of log-probabilities."""
-    config, model = dataclasses.replace(WIDE, **settings), wide_model()
+    config = dataclasses.replace(WIDE, **settings)
+    model = wide_model()
     batch = next(rollouts(config, model))
     assert np.ptp(batch["advantages"]) > 1
 
@@ -116,7 +117,8 @@ def test_ratios_are_clipped(settings, per):
     wanted = clipped = count = 0.0
     each = zip(batch["weights"] > 0, -moved, lead, batch["advantages"], strict=True)
     for places, moves, leads, advantages in each:
-        length, advantage = places.sum(), advantages[places][0]
+        length = places.sum()
+        advantage = advantages[places][0]
         ratios = np.exp(moves[places] if per == "token" else np.full(length, moves[places].mean()))
         gains = np.minimum(ratios * advantage, np.clip(ratios, 0.9, 1.28) * advantage)
         weight = 1 if per == "token" else 1 / length
@@ -134,7 +136,8 @@ def test_a_stopped_run_goes_on_to_the_bit(settings, tmp_path):
     (tmp_path / "held_out.jsonl").write_text("\n".join(map(json.dumps, held_out)))
     more = dict(batches_per_rollout=2, checkpoint_every=1, keep_last=2, learning_rate=1e-2, eval_every=2)
     more |= dict(eval_data=str(tmp_path / "held_out.jsonl"), eval_batches=2, kl_coefficient=0.1)
-    config, run = dataclasses.replace(WIDE, **settings, **more), tmp_path / "run"
+    config = dataclasses.replace(WIDE, **settings, **more)
+    run = tmp_path / "run"
     imported = Checkpoints(run, config).open()
     imported.save(0, {"model": wide_model()})
     imported.close()
@@ -210,7 +213,8 @@ def test_held_out_prompts_have_a_completion_each(settings, tmp_path):
         sampling = SamplingParams(max_tokens=5, temperature=1.0, seed=place)
         (request,) = engine.generate([found.tokenizer.encode_prompt(row["prompt"])], sampling)
         text = found.tokenizer.decode([token for token in request.tokens if token not in found.ends])
-        wanted, length = wanted + sum(map(ord, text)) % 10 + 0.5, length + len(request.tokens)
+        wanted += sum(map(ord, text)) % 10 + 0.5
+        length += len(request.tokens)
     assert sum(x["objective"]["reward"] for x in sums) == wanted == -sum(x["cross_entropy"] for x in sums)
     assert sum(x["objective"]["tokens"] for x in sums) == length
 
@@ -228,7 +232,8 @@ def test_some_completions_have_no_reward(settings, name, capfd):
 @pytest.mark.parametrize("scales", [True, False])
 def test_missing_rewards_count_nowhere(settings, tmp_path, share, scales):
     """Random groups against a loop over the rewards that there are; where these are negative, 0 would be the best."""
-    draw, size, count = np.random.default_rng(0), 4, 200
+    draw = np.random.default_rng(0)
+    size, count = 4, 200
     settings |= dict(group_size=size, batch_size=size, scale_advantages=scales, eval_data=settings["data"])
     config = dataclasses.replace(WIDE, **settings, kl_coefficient=0.3)
     found = Rollouts(config, NamedSharding(make_mesh(1, 1, 1), PartitionSpec()))

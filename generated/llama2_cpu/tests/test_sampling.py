@@ -38,7 +38,8 @@ def test_each_choice_of_each_prompt_has_a_seed_of_its_own():
 
 
 def test_sampling_follows_the_probabilities():
-    logits, count = jnp.log(jnp.array([0.5, 0.3, 0.15, 0.05])), 20_000
+    logits = jnp.log(jnp.array([0.5, 0.3, 0.15, 0.05]))
+    count = 20_000
     settings = metadata_of(count, temperature=0.5, top_p=0.97)._replace(seed=np.arange(count, dtype=np.uint32))
     sequences = np.zeros((count, 1), np.int32)
     tokens = sample(jnp.tile(logits, (count, 1)), sequences, np.ones(count, np.int32), settings, biases_of(count))
@@ -63,7 +64,8 @@ def test_filter_equals_transformers(top_k, top_p, min_p):
 def test_penalties_are_those_of_transformers_and_of_openai():
     torch, transformers = reference()
     rng = np.random.default_rng(0)
-    logits, sequences = rng.normal(0, 3, (8, 61)).astype(np.float32), rng.integers(0, 61, (8, 20), dtype=np.int32)
+    logits = rng.normal(0, 3, (8, 61)).astype(np.float32)
+    sequences = rng.integers(0, 61, (8, 20), dtype=np.int32)
     for settings in {"repetition_penalty": 1.7}, {"presence_penalty": 1.5}, {"frequency_penalty": -2.5}:
         expected = logits.copy()
         if "repetition_penalty" in settings:
@@ -85,8 +87,10 @@ def test_penalties_are_those_of_transformers_and_of_openai():
 def test_biases_are_those_of_transformers(length):
     """Of two sequences, one has no biases; the other may end once it has three tokens after a prompt of six."""
     torch, transformers = reference()
-    logits, ids = np.random.default_rng(0).normal(0, 3, (2, 61)).astype(np.float32), torch.zeros((1, length)).long()
-    wanted, best = torch.from_numpy(logits[:1].copy()), int(logits[0].argmax())
+    logits = np.random.default_rng(0).normal(0, 3, (2, 61)).astype(np.float32)
+    ids = torch.zeros((1, length)).long()
+    wanted = torch.from_numpy(logits[:1].copy())
+    best = int(logits[0].argmax())
     expected = transformers.SequenceBiasLogitsProcessor({(5,): 3.5, (7,): -2.0})(ids, wanted)
     expected = transformers.MinNewTokensLengthLogitsProcessor(6, 3, [best, 9])(ids, expected)
     until = [(5, 3.5, 99), (7, -2.0, 99), (best, -np.inf, 3), (9, -np.inf, 3)]

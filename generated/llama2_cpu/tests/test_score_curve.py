@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 
 
 def test_each_score_has_a_plot_of_its_own(tmp_path, monkeypatch):
-    module, figures = importlib.import_module("..plots", __package__), []
+    module = importlib.import_module("..plots", __package__)
+    figures = []
     monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: figures.append(self))
     (tmp_path / "metrics.jsonl").write_text('half a line\n{"step": 1, "train/loss": 2.0, "eval/loss": 3.0}\n')
     module.draw_scores(tmp_path / "metrics.jsonl", tmp_path / "scores.png")

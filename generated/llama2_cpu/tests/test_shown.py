@@ -20,7 +20,8 @@ def train_module():
 
 
 def test_metrics_go_through_one_function(tmp_path, monkeypatch):
-    module, logged = train_module(), []
+    module = train_module()
+    logged = []
     monkeypatch.setattr(
         sys.modules[module.Monitor.__module__],
         "log_metrics",
@@ -37,7 +38,8 @@ def test_metrics_go_through_one_function(tmp_path, monkeypatch):
 
 def test_what_shows_a_run_can_fail_without_ending_it(tmp_path, monkeypatch, capsys):
     """Makes all of it fail at once: the last step is still saved."""
-    module, data = train_module(), Path(email.__file__).parent / "*.py"
+    module = train_module()
+    data = Path(email.__file__).parent / "*.py"
 
     def fail(*_, **__):
         raise RuntimeError("no")
@@ -55,7 +57,8 @@ def test_what_shows_a_run_can_fail_without_ending_it(tmp_path, monkeypatch, caps
 
 
 def test_the_plot_has_both_losses(tmp_path, monkeypatch):
-    module, figures = train_module(), []
+    module = train_module()
+    figures = []
     monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: figures.append(self))
     monitor = module.Monitor(tmp_path, SMALL, 0)
     for step in 5, 6:

@@ -25,7 +25,8 @@ from .small import SMALL
 
 def test_a_directory_is_of_one_run_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules[DirectoryLock.__module__], "RENEWAL", 0.2)
-    directory, lock = epath.Path(tmp_path), tmp_path / "lock"
+    directory = epath.Path(tmp_path)
+    lock = tmp_path / "lock"
     with DirectoryLock(directory):
         with pytest.raises(InputError, match=f"in use by process {os.getpid()} on "), DirectoryLock(directory):
             pass
@@ -43,7 +44,9 @@ def test_a_directory_is_of_one_run_at_a_time(tmp_path, monkeypatch):
 
 def test_a_slow_write_takes_the_lock_from_nobody(tmp_path, monkeypatch):
     """Neither a starting run nor a renewal takes a lock that another run took during the write."""
-    directory, lock, other = epath.Path(tmp_path), tmp_path / "lock", "process 5 on another since now"
+    directory = epath.Path(tmp_path)
+    lock = tmp_path / "lock"
+    other = "process 5 on another since now"
     write = type(directory).write_text
 
     def write_slowly(self, text):

@@ -53,7 +53,8 @@ def test_advantages_are_those_of_the_teacher(tmp_path, monkeypatch):
     np.testing.assert_allclose(sums["objective"]["reverse_kl"], np.sum(apart), rtol=1e-4)
     assert sums["targets"] == len(apart) and sums["cross_entropy"] == sums["objective"]["reverse_kl"]
     for row, places in enumerate(batch["weights"] > 0):
-        tokens, targets = batch["tokens"][row].tolist(), batch["targets"][row]
+        tokens = batch["tokens"][row].tolist()
+        targets = batch["targets"][row]
         taught, own = (logprobs(tokens)[np.arange(32), targets][places] for logprobs in (teacher, student))
         np.testing.assert_allclose(batch["advantages"][row][places], taught - own, atol=1e-4)
     assert found.metrics["rollout/reverse_kl"] > 0

@@ -18,7 +18,8 @@ PIECES = ["😀", "你好", "é", "नमस्ते", "👩\u200d🚀", "a", "
 @pytest.mark.parametrize("kind", KINDS)
 def test_text_comes_as_it_is_decoded_at_once(kind, tmp_path):
     """Tries tokens of scripts or at random, after a prompt or not, up to a stop string or to the end."""
-    tokenizer, draw = KINDS[kind](tmp_path), random.Random(0)
+    tokenizer = KINDS[kind](tmp_path)
+    draw = random.Random(0)
     for case in range(500):
         tokens = [draw.randrange(tokenizer.vocab_size + 2) for _ in range(draw.randrange(30))]
         if case % 3 == 0:
@@ -73,9 +74,11 @@ def test_a_text_is_cut_before_its_first_stop_string(seed):
     text = "".join(draw.choices("ab", k=60))
     stops = draw.sample(STOPS[1:], 2) if seed else []
     at = min((place for stop in stops if (place := text.find(stop)) >= 0), default=len(text))
-    cut, shown = Stops([StopString(stop) for stop in stops]), ""
+    cut = Stops([StopString(stop) for stop in stops])
+    shown = ""
     for place in range(0, 60, 3):
-        shown += "" if cut.matched else cut.add(text[place : place + 3])
+        if not cut.matched:
+            shown += cut.add(text[place : place + 3])
         assert text.startswith(shown) and len(shown) + 10 > min(at, place)
     # if several stop strings end in one piece, the first to start counts
     assert (shown + cut.buffered).startswith(text[:at]) if not cut.matched else len(shown) <= at + 3

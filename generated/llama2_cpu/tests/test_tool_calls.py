@@ -87,12 +87,14 @@ def test_what_is_a_call(body, closing):
 
 
 def test_calls_do_not_depend_on_how_a_text_is_split():
-    draw, count = random.Random(0), 0
+    draw = random.Random(0)
+    count = 0
     bodies = [body for body in BODIES if len(body) < 200]
     calls = [f"<tool_call>{body}</tool_call>" for body in bodies]
     for _ in range(1000):
         parts = draw.choices([*calls, *bodies, "<tool_call>", "</tool_call>", "<tool", "{", "x", " ", "\n"], k=6)
-        text, pieces = "".join(parts), []
+        text = "".join(parts)
+        pieces = []
         while sum(map(len, pieces)) < len(text):
             start = sum(map(len, pieces))
             pieces.append(text[start : start + draw.choice([1, 1, 2, 5, 40])])

@@ -89,10 +89,13 @@ def test_the_model_learns_from_what_it_sampled_alone(settings):
     np.testing.assert_allclose(batch["sampled_logprobs"], np.where(sampled, chosen, 0), atol=1e-5)
     np.testing.assert_allclose(batch["weights"].sum(axis=1), 1, rtol=1e-5)
     assert not batch["advantages"][~sampled].any() and np.ptp(batch["advantages"][sampled]) > 0
-    prompts, seeds = found.prompts, [7, 8, 9]
-    talks, turns = found.generate(prompts, seeds), []
+    prompts = found.prompts
+    seeds = [7, 8, 9]
+    talks = found.generate(prompts, seeds)
+    turns = []
     for talk in talks:
-        given, at, count = np.isnan(talk.logprobs), 0, 0
+        given = np.isnan(talk.logprobs)
+        at, count = 0, 0
         for place, message in enumerate(talk.said):
             if message["role"] == "assistant":
                 end = next((i for i in range(at, len(given)) if talk.tokens[i] == EOS), len(given))
@@ -117,7 +120,8 @@ def test_the_model_learns_from_what_it_sampled_alone(settings):
 def test_a_stopped_run_goes_on_to_the_bit(settings, tmp_path):
     """From the middle of a rollout, with held-out chats; without the function it does not."""
     more = dict(batches_per_rollout=2, checkpoint_every=1, learning_rate=1e-2, eval_data=settings["data"])
-    config, run = dataclasses.replace(WIDE, **settings, **more), tmp_path / "run"
+    config = dataclasses.replace(WIDE, **settings, **more)
+    run = tmp_path / "run"
     train(config)
 
     def told(*names: str) -> dict[tuple[int, str], float]:
@@ -171,7 +175,8 @@ def test_what_is_no_answer_is_told(found):
 
 def test_answers(settings):
     """Are what JSON makes of them; calls are found as the server finds them."""
-    long, user = "x" * 1_000_001, {"role": "user", "content": "é", "more": (1, {2: 3})}
+    long = "x" * 1_000_001
+    user = {"role": "user", "content": "é", "more": (1, {2: 3})}
     assert answer(lambda messages, a: None, [], [], {"a": 1}) == answer(lambda messages: [], [], [], {}) == []
     assert answer(lambda messages, a: [user], [], [], {"a": 1}) == [user | {"more": [1, {"2": 3}]}]
     assert answer(lambda messages: messages, [user], [user], {})[1]["content"] == "é"
@@ -200,10 +205,8 @@ CANNOT_GO_ON = {
 @pytest.mark.parametrize("template", CANNOT_GO_ON)
 def test_templates_that_cannot_go_on_are_refused(template, settings, tmp_path):
     (tmp_path / "hf/chat_template.jinja").write_text(template)
-    config, row = (
-        dataclasses.replace(WIDE, **settings),
-        Prompt("x:1", [{"role": "user", "content": "a"}], {"bonus": 1}, [1]),
-    )
+    config = dataclasses.replace(WIDE, **settings)
+    row = Prompt("x:1", [{"role": "user", "content": "a"}], {"bonus": 1}, [1])
     tokenizer = load_tokenizer(config.tokenizer)
     environment = Environment(config, tokenizer, load_ends(tokenizer, config.tokenizer), [row])
     talk = Conversation([1], SamplingParams(), row=row, said=[{"role": "assistant", "content": "b"}])
@@ -226,7 +229,8 @@ def test_bad_input_is_refused(settings, tmp_path):
     assert "--max-turns -1" in refused(max_turns=-1)
     for name in "answering", "no_module:f", "answering:os":
         assert f"--environment-function {name}: must be MODULE:FUNCTION" in refused(environment_function=name)
-    good, bad = {"prompt": [{"role": "user", "content": "a"}], "bonus": 1}, str(tmp_path / "bad.jsonl")
+    good = {"prompt": [{"role": "user", "content": "a"}], "bonus": 1}
+    bad = str(tmp_path / "bad.jsonl")
     assert "bad.jsonl:2: --environment-function answers in chats" in refused(
         good, {"prompt": "a", "bonus": 1}, eval_data=bad
     )

@@ -20,7 +20,8 @@ VECTORS = "norm", "bias", "sink"  # words in the names of parameters that do not
 def test_optimizer_is_that_of_torch():
     """Compares five steps with torch's AdamW: some gradients are clipped, norms and the like do not decay."""
     config = dataclasses.replace(SMALL, steps=5, learning_rate=1e-2, warmup_ratio=0.4, weight_decay=0.5)
-    model, optimizer = state_for(config).model, make_optimizer(config)
+    model = state_for(config).model
+    optimizer = make_optimizer(config)
     opt_state = optimizer.init(model)
     leaves = {name: torch.nn.Parameter(torch.tensor(x)) for name, x in arrays(model).items()}
     decays = [p for name, p in leaves.items() if not any(word in name for word in VECTORS)]
@@ -59,7 +60,8 @@ def test_gradient_norm_is_logged_before_clipping():
 def test_state_is_made_as_its_parameters_are_laid_out():
     mesh = make_mesh(1, 1, 1)
     state = create_state(SMALL, mesh)
-    parameters, mean = state.model, state.opt_state[1][0].mu
+    parameters = state.model
+    mean = state.opt_state[1][0].mu
     for parameter, moment in zip(jax.tree.leaves(parameters), jax.tree.leaves(mean)):
         assert parameter.sharding == moment.sharding
     for a, b in zip(jax.tree.leaves(state.model), jax.tree.leaves(state_for(SMALL).model)):

@@ -34,7 +34,8 @@ def logits(model, tokens, positions=None, segment_ids=None):
 
 
 def test_packed_documents_give_what_each_gives_alone():
-    model, lengths = small_model(), [5, 11, 5]
+    model = small_model()
+    lengths = [5, 11, 5]
     tokens = random_tokens((1, sum(lengths) + 3))  # three are padding
     segment_ids = jnp.repeat(jnp.array([1, 2, 3, 0]), jnp.array([*lengths, 3]))[None]
     positions = jnp.concatenate([jnp.arange(n) for n in [*lengths, 3]])[None]
@@ -47,7 +48,8 @@ def test_packed_documents_give_what_each_gives_alone():
 
 
 def test_a_token_changes_only_what_follows_in_its_document():
-    model, tokens = small_model(), random_tokens((2, 12))
+    model = small_model()
+    tokens = random_tokens((2, 12))
     segment_ids = jnp.array([[1] * 7 + [2] * 5] * 2)
     before = logits(model, tokens, None, segment_ids)
     after = logits(model, tokens.at[0, 3].set((tokens[0, 3] + 1) % SMALL.vocab_size), None, segment_ids)

@@ -72,7 +72,8 @@ def test_gradients_can_be_summed_in_bf16():
 def test_accumulation_equals_the_large_batch(batch, accumulation):
     config = SMALL
     config = dataclasses.replace(config, load_balance=1.0)  # large enough to show a balance of microbatches
-    step, divided = jax.jit(train_step, static_argnums=2), dataclasses.replace(config, accumulation=accumulation)
+    step = jax.jit(train_step, static_argnums=2)
+    divided = dataclasses.replace(config, accumulation=accumulation)
     whole, metrics = step(state_for(config), batch, config)
     parts, metrics_of_parts = step(state_for(divided), batch, divided)
     np.testing.assert_allclose(metrics["train/loss"], metrics_of_parts["train/loss"], rtol=1e-6)
