@@ -1,4 +1,7 @@
-"""Proposes changes of source lines that may make a hunk, the likeliest first. Weaving decides which of them do."""
+"""Proposes changes of source lines that may make a hunk, the likeliest first. Weaving decides which of them do.
+
+A hunk is a part of a diff, whose lines may be comments, half a call or no Python: it is applied as a patch, by lines.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import NamedTuple
 
 from generator.code.traced import Origin
 from generator.pull.edits import Hunk, Replacement
-from generator.pull.sources import PackageSources, indent, shift
+from generator.pull.sources import PackageSources
 
 _TOKEN = re.compile(r"(\w+|[^\w\s])")
 
@@ -64,6 +67,16 @@ def _replace_block(woven: PackageSources, hunk: Hunk) -> list[Replacement]:
     if len(shifts) > 1:
         raise _NoSource
     return [Replacement(path, first, first + len(sources), shift(hunk.lines, shifts.pop() if shifts else 0))]
+
+
+def indent(line: str) -> int:
+    """Returns the number of spaces that a line begins with."""
+    return len(line) - len(line.lstrip(" "))
+
+
+def shift(lines: Sequence[str], by: int) -> tuple[str, ...]:
+    """Indents lines of a patch by a number of spaces; a negative one dedents each line as far as possible."""
+    return tuple(" " * by + line[max(min(-by, indent(line)), 0) :] if line.strip() else line for line in lines)
 
 
 def _insert(woven: PackageSources, hunk: Hunk, below: bool) -> list[Replacement]:

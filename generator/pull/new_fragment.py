@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from generator.code.bindings import bound_names
 from generator.code.black import run_black
+from generator.code.concrete import indent
 from generator.code.edits import Edits
 from generator.code.traced import Origin, Traced
 from generator.code.tree import TracedTree, walk
@@ -20,7 +21,8 @@ from generator.package.package import Package
 from generator.pull.edits import Hunk, PackageEdits, apply_replacements
 from generator.pull.imports import complete_imports, names_in_text
 from generator.pull.join_points import join_points_near, lines_of
-from generator.pull.sources import PackageSources, indent, shift
+from generator.pull.sources import PackageSources
+from generator.pull.statements import bind_returned, parse_rows, with_proceed, without_return
 from generator.pull.trials import Trial, TrialWeaver, Weave
 from generator.recipe.library import Library
 from generator.recipe.toml import add_to_list
@@ -62,27 +64,27 @@ class _Candidate(NamedTuple):
     """A splice that may make hunks: its statements, and its `before` or `after`."""
 
     point: Point
-    lines: list[str]
+    statements: str
     hunks: list[Hunk]
     order: str = ""
 
     @property
     def text(self) -> str:
-        body = _with_keywords("\n".join(_dedent(self.lines)), self.point.named)
-        names = names_in_text(body) or set()
+        body = _with_keywords(self.statements, self.point.named)
+        names = names_in_text(body.text) or set()
         parameters = [name for name in ("self", *self.point.shown, *self.point.named) if name in names]
-        body = "\n".join(shift(body.split("\n"), 4)).rstrip()
-        return f'@splice("{self.point.name}"{self.order})\ndef _({", ".join(parameters)}):\n{body}\n'
+        head = f'@splice("{self.point.name}"{self.order})\ndef _({", ".join(parameters)}):'
+        return f"{head}\n{indent(body, 4).text.rstrip()}\n"
 
 
-def _with_keywords(body: str, named: dict[str, str]) -> str:
+def _with_keywords(body: str, named: dict[str, str]) -> Traced:
     """Returns statements with the keywords of a point in place of the expressions that these stand for."""
     edits = Edits(TracedTree(Traced.insert(body, Origin("", 1))))
     keywords = {ast.unparse(ast.parse(expression.strip(), mode="eval")): word for word, expression in named.items()}
     for node in walk(edits.source.module) if keywords else ():
         if isinstance(node, ast.expr) and (keyword := keywords.get(ast.unparse(node))):
             edits.replace(node, keyword)
-    return edits.made().text
+    return edits.made()
 
 
 class SpliceSearch:
@@ -145,7 +147,7 @@ class SpliceSearch:
         candidate = (_replace_block if point.is_block else _add_statements)(self._woven, point, hunk, hunks)
         if candidate is None:
             return
-        names = names_in_text("\n".join(_dedent(candidate.lines))) or set()
+        names = names_in_text(candidate.statements) or set()
         paths = [path for path in self._woven.package.inputs if path.startswith("fragments/")]
         fragments = [self._library.fragment(path.removeprefix("fragments/").removesuffix(".py")) for path in paths]
         rivals = " ".join(
@@ -175,14 +177,18 @@ def _add_statements(woven: PackageSources, point: Point, hunk: Hunk, hunks: list
     """Returns a splice of the statements that a hunk adds at a point; None if it does anything else."""
     old, new = woven.lines[hunk.path][hunk.start : hunk.stop], list(hunk.lines)
     if old and (name := _returned_name(woven, hunk.path, hunk.stop - 1)):
-        old, new = _bind_returned(old, name), _bind_returned(new, name)
+        returned = parse_rows(old), parse_rows(new)
+        if not all(returned):
+            return None
+        old, new = (bind_returned(module, name).code.split("\n") for module in returned if module)
     same = 0
     while same < min(len(old), len(new)) and old[same] == new[same]:
         same += 1
     added = new[same : len(new) - len(old) + same]
-    if [*new[:same], *new[same + len(added) :]] != old or not _are_statements(added):
+    statements = parse_rows(added)
+    if [*new[:same], *new[same + len(added) :]] != old or statements is None:
         return None
-    return _Candidate(point, added, [hunk])
+    return _Candidate(point, statements.code, [hunk])
 
 
 def _replace_block(woven: PackageSources, point: Point, hunk: Hunk, hunks: list[Hunk]) -> _Candidate | None:
@@ -196,19 +202,14 @@ def _replace_block(woven: PackageSources, point: Point, hunk: Hunk, hunks: list[
         return None
     start, stop = block[0], block[-1] + 1
     inside = [one for one in hunks if one.path == path and start <= one.start and one.stop <= stop]
-    old = woven.lines[path][start:stop]
+    before = woven.lines[path][start:stop]
     relative = [one._replace(start=one.start - start, stop=one.stop - start) for one in inside]
-    new = apply_replacements("\n".join(old), relative).split("\n")
+    old, new = parse_rows(before), parse_rows(apply_replacements("\n".join(before), relative).split("\n"))
+    if hunk not in inside or old is None or new is None:
+        return None
     if name := _returned_name(woven, path, stop - 1):
-        old, new = (
-            [line for line in _bind_returned(lines, name) if line.strip() != f"return {name}"] for lines in (old, new)
-        )
-    for at in range(len(new) - len(old) + 1):
-        by = indent(new[at]) - indent(old[0])
-        if tuple(new[at : at + len(old)]) == shift(old, by):
-            new = [*new[:at], f"{' ' * indent(new[at])}proceed()", *new[at + len(old) :]]
-            break
-    return _Candidate(point, new, inside) if hunk in inside and _are_statements(new) else None
+        old, new = (without_return(bind_returned(module, name), name) for module in (old, new))
+    return _Candidate(point, with_proceed(new, old).code, inside)
 
 
 def _returned_name(woven: PackageSources, path: str, row: int) -> str:
@@ -217,27 +218,6 @@ def _returned_name(woven: PackageSources, path: str, row: int) -> str:
         return ""
     matches = (re.match(r"\s*(\w+) = ", woven.text_at(origin)) for origin in woven.origins(path, row))
     return next((match[1] for match in matches if match), "")
-
-
-def _bind_returned(lines: list[str], name: str) -> list[str]:
-    """Splits the last `return VALUE` into an assignment to a name and a return of it."""
-    for row in range(len(lines) - 1, -1, -1):
-        space, word, value = lines[row].partition("return ")
-        if word and not space.strip() and value != name:
-            return [*lines[:row], f"{space}{name} = {value}", *lines[row + 1 :], f"{space}return {name}"]
-    return lines
-
-
-def _dedent(lines: list[str]) -> tuple[str, ...]:
-    return shift(lines, -min((indent(line) for line in lines if line.strip()), default=0))
-
-
-def _are_statements(lines: list[str]) -> bool:
-    """Returns whether lines are statements that the body of a function may have."""
-    try:
-        return bool(ast.parse("\n".join(["async def _():", *shift(_dedent(lines), 1)])).body)
-    except (SyntaxError, ValueError):
-        return False
 
 
 def without_header(text: str) -> str:

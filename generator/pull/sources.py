@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 
 from generator.code.traced import Origin
 from generator.package.package import Package
 from generator.pull.edits import Hunk
-
-
-def indent(line: str) -> int:
-    """Returns the number of spaces that a line begins with."""
-    return len(line) - len(line.lstrip(" "))
-
-
-def shift(lines: Sequence[str], by: int) -> tuple[str, ...]:
-    """Indents lines by a number of spaces; a negative one dedents each line as far as possible."""
-    return tuple(" " * by + line[max(min(-by, indent(line)), 0) :] if line.strip() else line for line in lines)
 
 
 class PackageSources:

@@ -76,6 +76,11 @@ class TestMiniature:
                 "    y = y - 9\n    y = y + 1\n",
                 '@splice("scale.more", before="shift")\ndef _(y):\n    y = y - 9\n',
             ),
+            (  # of a string, no line is moved
+                "    y = y + 1\n",
+                '    y = y - len("""9\n  b""")\n    y = y + 1\n',
+                '@splice("scale.more", before="shift")\ndef _(y):\n    y = y - len("""9\n  b""")\n',
+            ),
             # `z = y + 0` and `return z` were joined to one line
             ("return y + 0", "return y + 9", '@splice("scale.result")\ndef _(y, z):\n    z = y + 9\n'),
         ],
@@ -309,7 +314,7 @@ def test_library(tmp_path, monkeypatch):
     rotation = "        q, k = rotate(q, angles), rotate(k, angles)\n"
     made.replace(model, rotation, f"{rotation}        q = q * self.tilt[...]\n")
     text = made.read(model)
-    out = next(line for line in text.split("\n") if 'self.out = Linear("BTNU' in line)
+    out = next(line for line in text.split("\n") if 'self.out = Linear("BTNH' in line)
     made.replace(model, out, f"{out}\n        self.tilt = nnx.Param(jnp.ones(()), axes=())")
     texts = "gelu", "tanh", "self.tilt = ", "self.tilt[...]"
     check_fragment(made, "llama3_tpu", *(word for one in texts for word in ("--line", line_of(made, one, model))))
