@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,14 +82,19 @@ def start_project(project: Project, combination: Combination, folder: Path) -> s
 
 
 def _mark_owned(text: str, combination: Combination, label: str) -> str:
-    """Adds by_hand = true to the entry of a package in packages.toml; keeps all other lines."""
-    entries = re.split(r"(?m)^(?=\s*\[\[package\]\])", text)
-    wanted = {"architecture": combination.architecture, "target": combination.target}
-    for number, entry in enumerate(entries):
-        if dict(re.findall(r"(?m)^\s*(architecture|target)\s*=\s*[\"'](\w+)[\"']", entry)) == wanted:
-            # committed: an edited package has to be committed
-            entry = re.sub(r"(?m)^\s*(by_hand|committed)\s*=\s*false.*\n?", "", entry)
-            entry = re.sub(r"(?m)^(\s*target\s*=.*\n?)", lambda line: f"{line[0].rstrip()}\nby_hand = true\n", entry)
-            return "".join([*entries[:number], entry, *entries[number + 1 :]])
-    remedy = f'Write by_hand = true below target = "{combination.target}" yourself.'
-    raise LoomError(f"the entry of {combination.name} is not found", label, remedy)
+    """Sets by_hand = true in the entry of a package in packages.toml."""
+    import tomlkit  # imported late, as build has this module too
+    from tomlkit.exceptions import TOMLKitError
+
+    from generator.recipe.toml_edits import set_value
+
+    try:
+        document = tomlkit.parse(text)
+    except TOMLKitError as error:
+        remedy = f'Write by_hand = true below target = "{combination.target}" yourself.'
+        raise LoomError(f"gen cannot change this file: {error}", label, remedy) from None
+    for entry in document.get("package", []):
+        if (entry["architecture"], entry["target"]) == (combination.architecture, combination.target):
+            entry.pop("committed", None)  # an edited package has to be committed
+            set_value(entry, "by_hand", True)
+    return tomlkit.dumps(document)

@@ -25,7 +25,7 @@ from generator.pull.sources import PackageSources
 from generator.pull.statements import bind_returned, parse_rows, with_proceed, without_return
 from generator.pull.trials import Trial, TrialWeaver, Weave
 from generator.recipe.library import Library
-from generator.recipe.toml import add_to_list
+from generator.recipe.toml_edits import add_to_list
 from generator.weave.points import Point
 
 _HEADER = re.compile(r"(#.*\n)*")  # the comments at the top of a file, which name its fragments

@@ -1,4 +1,4 @@
-"""TOML files: their values, the lines of these, and a name added to a list of a file."""
+"""TOML files: their values, and the lines of these."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from generator.errors import LoomError
 from generator.recipe.typed import AnyTable, read_table
 
 MAX_DEPTH = 20  # of nested tables and lists; no file of ours comes near
-WIDTH = 120
-LATE = re.compile(r"\[\[?(structure|neutral|presets)\b")  # tables of an architecture below those of targets
 
 
 def parse_toml(text: str, path: str) -> dict[str, Any]:
@@ -165,64 +163,3 @@ def _add_lines(value: Any, keys: tuple[str | int, ...], statement: list[str], st
                 row = next(rows, row)
             lines[*keys, number] = start + row
             _add_lines(item, (*keys, number), statement, start, lines)
-
-
-def add_to_list(text: str, path: str, table: tuple[str, ...], key: str, name: str) -> str:
-    """Returns a TOML text with a string added to a list; comments, order and layout of the rest stay.
-
-    Args:
-        path: the file, for the error.
-        table: the keys of the table that has the list, none for the top; a missing table is added.
-        key: the list.
-    """
-    expected: Any = parse_toml(text, path)
-    inner = expected
-    for word in table:
-        inner = inner.setdefault(word, {})
-    inner[key] = [*inner.get(key, []), name]
-    lines, numbers = text.split("\n"), lines_of(text)
-    if (*table, key) in numbers:
-        changed = _extend_list(lines, numbers[*table, key] - 1, name)
-    elif table in numbers or not table:
-        end = _end_of_table(lines, numbers[table] if table else 0)
-        changed = [*lines[:end], f'{key} = ["{name}"]', *lines[end:]]
-    else:
-        row = next((n for n, line in enumerate(lines) if LATE.match(line)), len(lines) - (not lines[-1]))
-        while row and lines[row - 1].startswith("#"):  # a comment belongs to the lines below it
-            row -= 1
-        above = [""] if row and lines[row - 1].strip() else []
-        below = [""] if lines[row:] and lines[row].strip() else []
-        changed = [*lines[:row], *above, f"[{'.'.join(table)}]", f'{key} = ["{name}"]', *below, *lines[row:]]
-    try:
-        if tomllib.loads("\n".join(changed)) == expected:
-            return "\n".join(changed)
-    except tomllib.TOMLDecodeError:
-        pass
-    where = f"{path}:{numbers.get((*table, key), numbers.get(table, 1))}"
-    head = f" under [{'.'.join(table)}]" if table else ""
-    raise LoomError(f"gen cannot add to {key}{head}", where, f'Add "{name}" to it by hand.')
-
-
-def _end_of_table(lines: list[str], start: int) -> int:
-    """Returns the line after the last key of a table whose head is above `start`."""
-    end = next((n for n in range(start, len(lines)) if lines[n].startswith("[")), len(lines))
-    while end > start and (not lines[end - 1].strip() or lines[end - 1].startswith("#")):
-        end -= 1
-    return end
-
-
-def _extend_list(lines: list[str], start: int, name: str) -> list[str]:
-    """Returns the lines with a name added to the list that begins at `start`, if it is on one line or one per item."""
-    line = lines[start]
-    if "]" in line:
-        opening, _, rest = line.partition("[")
-        inside, _, after = rest.rpartition("]")
-        items = [*filter(None, (item.strip() for item in inside.split(","))), f'"{name}"']
-        line = f"{opening}[{', '.join(items)}]{after}"
-        split = [f"{opening}[", *(f"    {item}," for item in items), f"]{after}"]
-        return [*lines[:start], *([line] if len(line) <= WIDTH else split), *lines[start + 1 :]]
-    end = next((n for n in range(start, len(lines)) if lines[n].lstrip().startswith("]")), start)
-    last = next((n for n in range(end - 1, start, -1) if not lines[n].lstrip().startswith("#")), start)
-    item, space, comment = lines[last].partition("  #")
-    comma = "" if item.rstrip().endswith((",", "[")) else ","
-    return [*lines[:last], f"{item}{comma}{space}{comment}", *lines[last + 1 : end], f'    "{name}",', *lines[end:]]

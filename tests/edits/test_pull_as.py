@@ -145,7 +145,7 @@ class TestMiniature:
         repository.commit("a long list")
         repository.replace(ONE, "return y + 0", "return y + 7")
         check_fragment(repository, "one_any", "--line", line_of(repository, "y + 7"))
-        assert repository.read(ARCHITECTURE) == text.replace('shift"  # ]\n', 'shift",  # ]\n    "model/mine",\n')
+        assert repository.read(ARCHITECTURE) == text.replace('shift"  # ]\n', 'shift",  # ]\n    "model/mine"\n')
 
     def test_another_target_does_not_get_it(self, repository):
         repository.write("targets/far/target.toml", repository.read("targets/any/target.toml"))
