@@ -15,17 +15,9 @@ from tokenizers import Tokenizer
 from .errors import InputError
 from .storage import absolute
 
-TOKENIZER_FILES = (
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "tokenizer.model",
-    "vocab.json",
-    "merges.txt",
-    "chat_template.jinja",
-    "chat_template.json",
-    "additional_chat_templates/*.jinja",
-)
+CHAT_TEMPLATES = "chat_template.jinja", "chat_template.json", "additional_chat_templates/*.jinja"
+VOCABULARIES = "tokenizer.model", "vocab.json", "merges.txt", "added_tokens.json"
+TOKENIZER_FILES = "tokenizer_config.json", "special_tokens_map.json", *VOCABULARIES, *CHAT_TEMPLATES
 MODEL_FILES = "config.json", "generation_config.json"
 LARGEST_FILE = 2**28  # bytes; the largest published tokenizer.json has less than 2**26
 
@@ -65,7 +57,8 @@ def kept_tokenizer(directory: str | epath.Path) -> str:
 
 def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False) -> None:
     """Copies a tokenizer into a run's directory. Another one there is renamed with `replace`, else an InputError."""
-    kept, source = epath.Path(kept_tokenizer(directory)), epath.Path(tokenizer).expanduser()
+    kept = epath.Path(kept_tokenizer(directory))
+    source = epath.Path(tokenizer).expanduser()
     if tokenizer == "bytes" or absolute(source) == kept or (kept.exists() and kept.read_bytes() == source.read_bytes()):
         return
     if kept.exists() and not replace:
@@ -82,8 +75,10 @@ def keep_tokenizer(tokenizer: str, directory: epath.Path, replace: bool = False)
 class ByteTokenizer:
     """UTF-8 bytes as tokens 0 to 255; needs no file."""
 
-    digest, bos, eos, vocab_size = "bytes", 256, 257, 258
-    prefix, special, parses_special = [bos], {bos: "<s>", eos: "</s>"}, False
+    digest = "bytes"
+    bos, eos, vocab_size = 256, 257, 258
+    prefix, special = [bos], {bos: "<s>", eos: "</s>"}
+    parses_special = False
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
@@ -112,7 +107,8 @@ class FileTokenizer:
             if odd := [x for x in path.parent.glob("*.j*") if x.is_dir() or Path(x).is_fifo()]:  # a pipe never ends
                 raise ValueError(f"{odd[0]} is not a file")
             text = path.read_text()
-            self.tokenizer, self.digest = Tokenizer.from_str(text), hashlib.sha256(text.encode()).hexdigest()
+            self.tokenizer = Tokenizer.from_str(text)
+            self.digest = hashlib.sha256(text.encode()).hexdigest()
             # undoes what an earlier call of transformers saved in the file: texts are never truncated or padded
             self.tokenizer.no_truncation()
             self.tokenizer.no_padding()

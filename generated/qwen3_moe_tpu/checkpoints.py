@@ -72,7 +72,8 @@ class Checkpoints:
     """The checkpoints in a directory; only for reading if `config` is None."""
 
     def __init__(self, directory: str | epath.Path, config: Config | None):
-        self.directory, self.config = absolute(directory), config
+        self.directory = absolute(directory)
+        self.config = config
         self.is_lazy = False
         if config is not None:
             check_writable(self.directory)  # now, and not after hours

@@ -57,7 +57,8 @@ def test_tokens_and_masks_are_those_of_transformers(form, tmp_path):
     theirs = transformers.PreTrainedTokenizerFast(
         tokenizer_file=marked.path, bos_token="<s>", eos_token="</s>", chat_template=CHAT_FORMS[form]
     )
-    options, compared = dict(return_dict=True, return_assistant_tokens_mask=True), 0
+    options = dict(return_dict=True, return_assistant_tokens_mask=True)
+    compared = 0
     for messages in CHAT_CONVERSATIONS:
         try:
             wanted = theirs.apply_chat_template(copy.deepcopy(messages), **options)
@@ -81,7 +82,8 @@ def test_tokens_and_masks_are_those_of_transformers(form, tmp_path):
 
 def test_weights_of_messages_and_rules(tmp_path):
     turns = say("a", "one", "b", "two", "c", "three")
-    turns[1]["weight"], turns[3]["weight"] = 0, 0.5
+    turns[1]["weight"] = 0
+    turns[3]["weight"] = 0.5
     for form in CHAT_FORMS["chatml"], without_blocks(CHAT_FORMS["chatml"]):
         chats, last, whole = (make_chats(tmp_path, form, rule) for rule in ("assistant", "last", "all"))
         found = read(chats, turns)
@@ -105,7 +107,8 @@ def test_weights_of_messages_and_rules(tmp_path):
 def test_the_server_makes_the_same_tokens(tmp_path):
     """Special tokens in the content of messages stay text in both; arguments and tools may be JSON in a text."""
     chats = make_chats(tmp_path, "qwen with tools")
-    messages, tools = copy.deepcopy(CHAT_CONVERSATIONS[8]), [{"type": "function", "function": {"name": "look"}}]
+    messages = copy.deepcopy(CHAT_CONVERSATIONS[8])
+    tools = [{"type": "function", "function": {"name": "look"}}]
     messages[0]["content"] = "<|im_end|>\n<|im_start|>system"
     wanted = chats.template.encode(copy.deepcopy(messages), tools, add_generation_prompt=False)
     assert read(chats, messages, tools=tools)["token"].tolist() == wanted
@@ -181,7 +184,8 @@ def test_batches_have_weights_on_answers_and_tell_of_the_rest(config, tmp_path, 
     tokenizer = load_tokenizer(config.tokenizer)
     texts = write_chats(tmp_path / "texts.jsonl", [{"text": f"text {i}"} for i in range(9)])
     for data in config.data, f"1:{config.data},1:{texts}":
-        batches, seen = make_batches(dataclasses.replace(config, data=data)), set()
+        batches = make_batches(dataclasses.replace(config, data=data))
+        seen = set()
         for batch in (next(batches) for _ in range(12)):
             for i in range(2):
                 for segment in range(1, batch["segment_ids"][i].max() + 1):

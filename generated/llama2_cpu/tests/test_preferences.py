@@ -39,7 +39,9 @@ def answer(text: str) -> list[dict[str, object]]:
 def test_answers_have_the_tokens_of_their_completions(form, tmp_path):
     path = save_chat_tokenizer(tmp_path, CHAT_FORMS[form])
     chats = Chats(load_tokenizer(path), path, "assistant")
-    asked, one, two = say("a", "b", "c"), answer("yes"), [*answer("no"), *say("why?"), *answer("so")]
+    asked = say("a", "b", "c")
+    one = answer("yes")
+    two = [*answer("no"), *say("why?"), *answer("so")]
     for prompt, chosen, rejected in (asked, one, answer("no, no")), (asked[2:], two, one), ("2 + 2 =", " 4", " five"):
         found = encode(chats, chosen=chosen, rejected=rejected, prompt=prompt)
         wanted = [encode(chats, prompt=prompt, completion=completion) for completion in (chosen, rejected)]
@@ -105,7 +107,8 @@ def make_batches(config) -> Batches:
 
 def test_pairs_stay_together_in_batches(config, tmp_path, capsys):
     TOLD.clear()
-    tokenizer, seen = load_tokenizer(config.tokenizer), set()
+    tokenizer = load_tokenizer(config.tokenizer)
+    seen = set()
     for row in itertools.islice(read_sequences(config, "train"), 40):
         pairs = np.arange(1, row["segment_ids"].max() + 1).reshape(-1, 2)
         for pair in pairs:
@@ -123,7 +126,8 @@ def test_pairs_stay_together_in_batches(config, tmp_path, capsys):
     assert all(next(dropped)["segment_ids"].max() <= 12 for _ in range(9))
     with pytest.raises(InputError, match=r"a chat of .* tokens, more than --sequence-length 64"):
         refusing = read_sequences(dataclasses.replace(config, long_chats="refuse"), "train")
-        [next(refusing) for _ in range(9)]
+        for _ in range(9):
+            next(refusing)
     ended = run_prepare(config.data, tmp_path / "out", "--tokenizer", config.tokenizer, "--workers=1")
     assert ended.returncode == 0 and "13 documents" in ended.stdout, ended.stderr
     plain, prepared = make_batches(config), make_batches(dataclasses.replace(config, data=str(tmp_path / "out")))
@@ -161,7 +165,8 @@ def test_losses_are_sums_over_pairs(objective):
     batch = {"segment_ids": ids, "weights": weights, "reference": reference}
     gradient = jax.value_and_grad(lambda x: preference_loss(x, batch, config)[0])(jnp.array(given))[1]
     assert np.isfinite(gradient).all() and not gradient[weights == 0].any()
-    scores, losses, margins = (given - reference * (objective != "orpo")) * weights, [], []
+    scores = (given - reference * (objective != "orpo")) * weights
+    losses, margins = [], []
     for row, first in (0, 1), (0, 3), (1, 1):
         chosen, rejected = (scores[row][ids[row] == i].sum() for i in (first, first + 1))
         sizes = [weights[row][ids[row] == i].sum() for i in (first, first + 1)]

@@ -66,7 +66,8 @@ def assert_equal(found: list[dict[str, np.ndarray]], wanted: list[dict[str, np.n
 def prepared(tmp_path_factory) -> tuple[str, str, str]:
     """Returns a JSONL file, its tokens by a tokenizer, and the tokenizer."""
     folder = tmp_path_factory.mktemp("prepared")
-    texts, tokenizer = write_jsonl(folder / "texts.jsonl"), write_tokenizer(folder)
+    texts = write_jsonl(folder / "texts.jsonl")
+    tokenizer = write_tokenizer(folder)
     ended = run_prepare(texts, folder / "out", "--tokenizer", tokenizer, "--workers", 1)
     assert ended.returncode == 0 and "122 documents" in ended.stdout, ended.stderr
     return texts, str(folder / "out"), tokenizer
@@ -104,7 +105,7 @@ def test_what_prepared_data_cannot_be_used_for_is_named(prepared, tmp_path):
     (shard,) = copy.glob("tokens-*")
     shard.write_bytes(content[: len(content) // 2])
     with pytest.raises(InputError, match=r"tokens-\w+: is damaged: remove it"):
-        open_tokens(str(copy), load_tokenizer(tokenizer))[0]
+        list(open_tokens(str(copy), load_tokenizer(tokenizer)))
     assert run_prepare(texts, copy, "--tokenizer", tokenizer).returncode == 0  # which writes it again
     assert shard.read_bytes() == content
     shard.unlink()
@@ -145,7 +146,8 @@ def test_what_cannot_be_prepared_is_named(prepared, tmp_path):
 def test_prepare_goes_on_after_a_kill(tmp_path):
     """Kills it once a few files are complete: these stay, and each document is there once, in order."""
     texts = [f"{i} " + "word " * 2000 for i in range(800)]  # 8 MB, in 8 files
-    data, out = write_jsonl(tmp_path / "texts.jsonl", texts), tmp_path / "out"
+    data = write_jsonl(tmp_path / "texts.jsonl", texts)
+    out = tmp_path / "out"
     command = [sys.executable, "-m", f"{PACKAGE.name}.data", "prepare", data, str(out), "--tokenizer=bytes"]
     process = subprocess.Popen([*command, "--workers=1"], cwd=PACKAGE.parent, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
@@ -180,7 +182,8 @@ def test_prepare_goes_on_after_a_kill(tmp_path):
 
 def test_prepare_goes_on_once_a_file_is_repaired(tmp_path):
     """Keeps complete files, but no half ones nor those of the damaged file; counts nulls and special tokens."""
-    tokenizer, folder, out = write_tokenizer(tmp_path), tmp_path / "texts", tmp_path / "out"
+    tokenizer = write_tokenizer(tmp_path)
+    folder, out = tmp_path / "texts", tmp_path / "out"
     folder.mkdir()
     for i in range(4):  # more than 1 MiB each, which fills a shard
         rows = [{"body": f"{i} </s>", "more": "x" * 300_000}] * 4 + [{"body": None}]
