@@ -11,11 +11,12 @@ from generator.language.roles import Attention, FeedForward, ModelConfig, Norm, 
 
 
 class Block(nnx.Module):
-    """Adds attention, then the feed-forward, to the residual stream; each takes a normed input."""
+    """Adds two sublayers to the residual stream, one after the other; each takes a normed input."""
 
     def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
-        self.attention_norm = Norm(config.width, config.norm_epsilon)
-        self.attention = Attention(config, rngs)
+        with point("Block.mixer", config, rngs):
+            self.attention_norm = Norm(config.width, config.norm_epsilon)
+            self.attention = Attention(config, rngs)
         self.mlp_norm = Norm(config.width, config.norm_epsilon)
         with point("Block.feed_forward", config, rngs):
             self.mlp = FeedForward(config, rngs)

@@ -358,7 +358,7 @@ class MixtureOfExperts(nnx.Module):
 
 
 class DenseBlock(nnx.Module):
-    """Adds attention, then the feed-forward, to the residual stream; each takes a normed input."""
+    """Adds two sublayers to the residual stream, one after the other; each takes a normed input."""
 
     def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         self.attention_norm = Norm(config.width, config.norm_epsilon)
@@ -376,7 +376,7 @@ class DenseBlock(nnx.Module):
 
 
 class SparseBlock(nnx.Module):
-    """Adds attention, then the feed-forward, to the residual stream; each takes a normed input."""
+    """Adds two sublayers to the residual stream, one after the other; each takes a normed input."""
 
     def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         self.attention_norm = Norm(config.width, config.norm_epsilon)

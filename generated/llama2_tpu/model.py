@@ -194,7 +194,7 @@ class FeedForward(nnx.Module):
 
 
 class Block(nnx.Module):
-    """Adds attention, then the feed-forward, to the residual stream; each takes a normed input."""
+    """Adds two sublayers to the residual stream, one after the other; each takes a normed input."""
 
     def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         self.attention_norm = Norm(config.width, config.norm_epsilon)

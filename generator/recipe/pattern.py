@@ -120,6 +120,11 @@ class Pattern:
         """The kind of the last layer."""
         return self.kinds[self.groups[-1].pattern[-1]]
 
+    def period_class(self, group: Group, name: str = "Period") -> str:
+        """Returns the name of the class of a group's period: that of the fragment, unless several groups have one."""
+        several = sum(other.period > 1 for other in self.groups) > 1
+        return f"{group.name.title().replace('_', '')}{name}" if several else name
+
     @property
     def kind_fragments(self) -> set[str]:
         """The fragments that only some kinds of layer have."""

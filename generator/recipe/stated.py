@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -60,7 +60,7 @@ def apply_statements(recipe: Recipe) -> Recipe:
         if row.table == "tensors" and row.key in hf["tensors"] and ("tensors", row.key) not in used:
             value, origin = hf["tensors"][row.key]
             check_tensor(row, _as_tuple(value), str(origin))
-    _check_collisions(hf, fragments)
+    _check_collisions(hf, fragments, recipe.pattern.kind_fragments)
     if fragments:
         first = [
             *_make_defaults(hf, recipe.fragments, used),
@@ -213,12 +213,16 @@ def _check_values(hf: dict[str, Statements]) -> None:
             raise LoomError(message, str(origin), "Give a text, a finite number, true or false.") from None
 
 
-def _check_collisions(hf: dict[str, Statements], fragments: Sequence[Fragment]) -> None:
-    """Refuses two sizes in one setting, two parameters in one tensor unless they are joined, and unfit defaults."""
-    rows = _read_all_rows(fragments)
-    sizes = [(row.key, row.values[0]) for row in rows if row.table == "sizes"]
+def _check_collisions(hf: dict[str, Statements], fragments: Sequence[Fragment], of_kinds: Collection[str]) -> None:
+    """Refuses two sizes in one setting, two parameters in one tensor unless they are joined, and unfit defaults.
+
+    Args:
+        of_kinds: names of fragments that only some kinds of layer have: their tensors may be called as those of others.
+    """
+    sizes = [(row.key, row.values[0]) for row in _read_all_rows(fragments) if row.table == "sizes"]
     joined = any(splice.point == "hf.view" for f in fragments for splice in f.splices)
-    tensors = [] if joined else [(row.values[0], row.key) for row in rows if row.table == "tensors"]
+    rows = [] if joined else _read_all_rows([f for f in fragments if f.name not in of_kinds])
+    tensors = [(row.values[0], row.key) for row in rows if row.table == "tensors"]
     for table, pairs in (("names", sizes), ("tensors", tensors)):
         for key, (value, origin) in hf[table].items():
             name = _as_tuple(value)[0]

@@ -39,17 +39,10 @@ def unroll_layers(
         The definitions; the values that threading must bring to calls of layers; and the functions that call several
         layers or scans one after the other, in which a value of each layer is one of a tuple.
     """
-    woven, needs, sequential = dict(definitions), list[Need](), set[str]()
-    periodic = [group for group in pattern.groups if group.period > 1]
-    for key, definition in definitions.items():
+    (woven, groups), needs, sequential = _copy_periods(definitions, pattern), list[Need](), set[str]()
+    for key, definition in list(woven.items()):
         while place := _find_reference(TracedTree(woven[key].text)) if f"{WORD}." in woven[key].text.text else None:
-            if place.member == "period" and not periodic:  # the class of a period, which is unused
-                del woven[key]
-                break
-            if place.member == "period" and len(periodic) > 1:
-                message = f"{definition.fragment} writes out a period, and {len(periodic)} groups of layers have one"
-                raise LoomError(message, place.where, "Give one group a pattern of several kinds.")
-            copies = _layer_copies(place, pattern, blocks)
+            copies = _layer_copies(place, pattern, blocks, groups.get(key))
             if len(copies) > 1:
                 sequential.add(place.function)
             text, reads = _unroll(place, copies)
@@ -140,13 +133,42 @@ def _find_reference(source: TracedTree) -> _LayerReference | None:
     return None
 
 
-def _layer_copies(place: _LayerReference, pattern: Pattern, blocks: dict[str, str]) -> list[_LayerCopy]:
+def _copy_periods(
+    definitions: dict[str, Definition], pattern: Pattern
+) -> tuple[dict[str, Definition], dict[str, Group]]:
+    """Copies the class of a period for each group that has one, and leaves it out if none has.
+
+    Returns:
+        The definitions; the name of each class of a period -> its group.
+    """
+    copied, groups = dict[str, Definition](), dict[str, Group]()
+    for key, definition in definitions.items():
+        source = TracedTree(definition.text) if f"{WORD}.period" in definition.text.text else None
+        if source is None or all(node.attr != "period" for node in _members(source)):
+            copied[key] = definition
+            continue
+        for group in (group for group in pattern.groups if group.period > 1):
+            name = pattern.period_class(group, key)
+            edits = Edits(source)
+            rename(edits, {key: name}.get)
+            copied[name], groups[name] = replace(definition, name=name, text=edits.made()), group
+    return copied, groups
+
+
+def _members(source: TracedTree) -> list[ast.Attribute]:
+    """Returns the references to members of the layers."""
+    words = free_occurrences(WORD, source)
+    return [node for node in walk(source.module) if isinstance(node, ast.Attribute) and node.value in words]
+
+
+def _layer_copies(
+    place: _LayerReference, pattern: Pattern, blocks: dict[str, str], period: Group | None
+) -> list[_LayerCopy]:
     if place.member == "last":
         return [_copy_of_layer(pattern.last, "layer", blocks)]
     if place.member == "groups":
         return [_copy_of_group(group, place.config, pattern, blocks) for group in pattern.groups]
-    (group,) = (group for group in pattern.groups if group.period > 1)
-    layers = zip(group.attributes, group.pattern, strict=True)
+    layers = zip(period.attributes, period.pattern, strict=True) if period else ()
     return [_copy_of_layer(pattern.kinds[name], attribute, blocks) for attribute, name in layers]
 
 
@@ -159,7 +181,7 @@ def _copy_of_group(group: Group, config: str, pattern: Pattern, blocks: dict[str
     kind = pattern.kinds[group.pattern[0]] if group.period == 1 else Kind("")
     origin = kind.origin or group.origin or Origin("", 1)
     members = {
-        "Block": blocks[kind.name] if group.period == 1 else "Period",
+        "Block": blocks[kind.name] if group.period == 1 else pattern.period_class(group),
         "count": replace_names(Traced.insert(group.count, origin), {"config": config}).text,
         "stack": f"self.{group.name}_layers" if group.name else "self.layers",
     }
@@ -171,9 +193,7 @@ def _unroll(place: _LayerReference, copies: list[_LayerCopy]) -> tuple[Traced, l
     source, loop = place.source, place.node
     if not isinstance(loop, ast.For):
         (copy,) = copies
-        words = free_occurrences(WORD, source)
-        members = [n for n in walk(source.module) if isinstance(n, ast.Attribute) and n.value in words]
-        text, reads = _copy(source, {node for node in members if node.attr == "last"}, copy)
+        text, reads = _copy(source, {node for node in _members(source) if node.attr == "last"}, copy)
         return text, [(copy.origin, name) for name in reads]
     block, names, edits = TracedTree(source.lines(loop.body[0], loop.body[-1])), [], Edits(source)
     nodes, statements = free_occurrences(dotted_name(loop.target), block), []

@@ -32,6 +32,8 @@ class Family:
     Attributes:
         settings: of transformers' configuration, in every case.
         published: preset -> parameters in billions as its authors give them, and where they say so.
+        respelled: settings that an export writes in another way, without the config.json that was imported.
+        serves: whether the model can have the part serve.
         length: of the compared sequences: longer than windows, chunks and original contexts.
     """
 
@@ -41,6 +43,8 @@ class Family:
     settings: dict[str, Any]
     cases: dict[str, Case]
     published: dict[str, tuple[float, str]]
+    respelled: tuple[str, ...] = ()
+    serves: bool = True
     length: int = 32
 
 

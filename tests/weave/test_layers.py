@@ -156,6 +156,28 @@ def test_a_period():
     assert (period, stacks, amount, total) == (2, (30, 30), 6, 3 * min(6, 9) + 3 * min(100, 9))
 
 
+def test_each_group_has_a_period_of_its_own():
+    pattern = """
+        [[layers]]
+        pattern = ["a", "a", "b"]
+        count = "config.layers // 5"
+        [[layers]]
+        name = "upper"
+        pattern = ["a", "b"]
+        count = "config.layers // 5"
+        [kinds.a]
+        [kinds.b]
+        fragments = ["model/offset_"]
+    """
+    text = model(pattern, block=BLOCK, period=PERIOD, model=PLAIN, offset_=OFFSET)
+    first, second = definition(text, "Period"), definition(text, "UpperPeriod")
+    assert (first.count("ABlock("), first.count("BBlock(")) == (2, 1)
+    assert (second.count("ABlock("), second.count("BBlock(")) == (1, 1)
+    built, numbers, *_ = run(text)["model"](sizes(layers=5))
+    assert sorted(n for stack in numbers.values() for n in stack) == [*range(5)]
+    assert type(built.upper_layers).__name__ == "UpperPeriod"
+
+
 class TestGroups:
     ARCHITECTURE = """
         [[layers]]

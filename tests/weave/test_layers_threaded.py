@@ -135,11 +135,6 @@ class TestRefused:
             ),
             ('[[layers]]\npattern = ["a"]\n[kinds.a]\n[kinds.b]\n', "no layer is of the kind 'b'"),
             (
-                '[[layers]]\ncount = "2"\npattern = ["a", "b"]\n[[layers]]\nname = "c"\ncount = "2"\n'
-                'pattern = ["b", "a"]\n[kinds.a]\n[kinds.b]\n',
-                "model/period writes out a period, and 2 groups of layers have one",
-            ),
-            (
                 '[[layers]]\npattern = ["a"]\n[[layers]]\nname = "b"\npattern = ["a"]\ncount = "1"\n[kinds.a]\n',
                 "one of several groups of layers has no count",
             ),
