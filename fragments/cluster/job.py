@@ -19,7 +19,8 @@ def await_coordinator(host: str, port: int) -> None:
     end = time.monotonic() + TIMEOUTS["initialization_timeout"]
     while True:
         try:
-            return socket.create_connection((host, port), timeout=5).close()
+            socket.create_connection((host.strip("[]"), port), timeout=5).close()  # [::1] of IPv6
+            return
         except OSError as error:
             if time.monotonic() > end:
                 raise ConnectionError(f"JAX_COORDINATOR_ADDRESS {host}:{port} cannot be reached: {error}") from None

@@ -44,15 +44,20 @@ def run_in_children(restarts: int) -> None:
 
     handlers = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
     for left in reversed(range(restarts + 1)):
+        signal.pthread_sigmask(signal.SIG_BLOCK, handlers)  # what comes now waits until there is a child to get it
+        if signals:
+            raise SystemExit(128 + signals[0])
         child = os.fork()  # before JAX has devices, and with them threads
         if not child:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)
             sys.excepthook = end_at_once
             os.setsid()  # Ctrl-C of a terminal comes from the parent alone
             if sys.platform == "linux":
                 ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: sent if the parent is killed
             return
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         code = code if code >= 0 else 128 - code  # as a shell does
         child = 0

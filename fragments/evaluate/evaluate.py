@@ -38,6 +38,8 @@ def evaluate(
         token_bytes,
     )
 
+    if batches is not None and batches < 1:
+        raise InputError(f"--batches {batches}: must be at least 1")
     mesh = make_mesh(1, -1, 1)
     saved, model = load_checkpoint(checkpoint_dir, mesh)
     changed = {"eval_data": data, "batch_size": batch_size, "accumulation": 1}

@@ -69,9 +69,10 @@ class EngineModel:
         """Yields requests with their places in `prompts`, whenever there is more of them; few wait at a time."""
         # by their tokens, so that those with a common prefix follow each other
         waiting = iter(sorted(range(len(prompts)), key=lambda place: prompts[place][0]))
+        most_queued = min(self.engine.settings.max_sequences, self.engine.settings.queue)
         places: dict[Request, int] = {}
         while True:
-            while len(self.engine.queued) < self.engine.settings.max_sequences:
+            while len(self.engine.queued) < most_queued:
                 if (place := next(waiting, None)) is None:
                     break
                 places[self.engine.add(*prompts[place])] = place

@@ -11,7 +11,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from generator.language import proceed, requires, splice
-from generator.language.roles import Decoder, Engine, InputError, on_all_processes
+from generator.language.roles import Decoder, Engine, InputError, agree, on_all_processes
 
 requires("rollouts", "cluster/agreement")
 
@@ -107,6 +107,11 @@ def _(self):
     values = np.ma.masked_invalid(multihost_utils.process_allgather(np.array([*self.metrics.values()])))
     means = values.mean(axis=0).filled(np.nan)  # over processes that have rewards
     self.metrics = dict(zip(self.metrics, means.tolist(), strict=True))
+
+
+@splice("Rollouts.complete", optional=True)
+def _(complete):
+    complete = complete[: -agree(-len(complete))]  # as many in each process, all of which sample the next one
 
 
 @splice("Rollouts.reference")

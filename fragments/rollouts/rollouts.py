@@ -99,7 +99,7 @@ class Rollouts(Batches):
             self.rewards = Rewards(config.reward, config.reward_seconds)
             for prompt in self.prompts + self.held_out_prompts:
                 self.rewards.check(prompt.source, prompt.fields)
-        self.round = 0
+        self.round = 0  # of the next rollout
         self.waiting = list[list[Sampled]]()  # the batches left of this round
         self.metrics: dict[str, float] = {}  # of a rollout, for its first batch; else none
         point("Rollouts.start", self, config)
@@ -139,6 +139,7 @@ class Rollouts(Batches):
         if not self.waiting:
             with point("Rollouts.sample", self):
                 sampled, self.metrics = self.rewarded(*self.sample())
+            self.round += 1
             size = len(self.rows)
             self.waiting = [sampled[start : start + size] for start in range(0, len(sampled), size)]
         batch = self.batch(self.waiting.pop(0))
@@ -147,10 +148,10 @@ class Rollouts(Batches):
                 batch["reference"] = np.asarray(self.reference(self.to_devices(batch)))
         return batch
 
-    def choose(self, count: int) -> list[Prompt]:
-        """Returns the prompts of this round; each epoch has an order of its own."""
+    def choose(self, number: int, count: int) -> list[Prompt]:
+        """Returns the prompts of a round, by its number; each epoch has an order of its own."""
         size = len(self.prompts)
-        places = range(self.round * count, (self.round + 1) * count)
+        places = range(number * count, (number + 1) * count)
         epochs = {place // size for place in places}
         orders = {epoch: np.random.default_rng([self.config.seed, epoch]).permutation(size) for epoch in epochs}
         return [self.prompts[orders[place // size][place % size]] for place in places]
@@ -179,11 +180,11 @@ class Rollouts(Batches):
         """Returns the number of the next round, its prompts, and completions of each."""
         config = self.config
         count = self.config.batch_size * self.config.batches_per_rollout
-        number = self.round
-        prompts = self.choose(count // config.group_size)
+        with point("Rollouts.number", self):
+            number = self.round
+        prompts = self.choose(number, count // config.group_size)
         seeds = np.random.default_rng([config.seed, number]).integers(2**32, size=count).tolist()
         point("Rollouts.own", self, prompts, seeds)
-        self.round += 1
         return number, prompts, self.generate(prompts, seeds)
 
     def rewarded(

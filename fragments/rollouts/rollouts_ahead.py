@@ -9,7 +9,7 @@ import dataclasses
 import itertools
 from typing import Annotated
 
-from generator.language import requires, splice
+from generator.language import point, requires, splice
 from generator.language.roles import Batches, Rollouts, Sampled
 
 requires("rollouts")
@@ -34,14 +34,22 @@ def _(self, sampled):
     self.pending.popleft()
 
 
+@splice("Rollouts.number")
+def _(self, number):
+    number = self.round + len(self.pending)
+
+
 @splice("Rollouts.state")
 def _(self, states):
     # those after a reward that fails are sampled again
-    complete = [*itertools.takewhile(lambda one: not one.exception(), self.pending)]
-    results = [one.result() for one in complete]
-    for place, number in enumerate(self.rows):
-        states[number]["round"] -= len(self.pending) - len(complete)
-        states[number]["pending"] = [[[*map(dataclasses.asdict, x[place :: len(self.rows)])], m] for x, m in results]
+    complete = [*itertools.takewhile(lambda future: not future.exception(), self.pending)]
+    point("Rollouts.complete", complete)
+    results = [future.result() for future in complete]
+    for place, row in enumerate(self.rows):
+        states[row]["round"] += len(complete)
+        states[row]["pending"] = [
+            [[*map(dataclasses.asdict, sampled[place :: len(self.rows)])], metrics] for sampled, metrics in results
+        ]
 
 
 @splice("Rollouts.resumed")
@@ -50,6 +58,7 @@ def _(self, states):
         by_row = [[Sampled(**one) for one in states[row]["pending"][number][0]] for row in self.rows]
         sampled = [*itertools.chain.from_iterable(zip(*by_row, strict=True))]
         self.pending.append(self.thread.submit(lambda *result: result, sampled, metrics))
+    self.round -= len(states[self.rows[0]].get("pending", []))
 
 
 def stop_rewarding(data: Batches) -> None:

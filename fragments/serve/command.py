@@ -33,10 +33,10 @@ class ServeSettings(ModelSettings):
     @property
     def keys(self) -> tuple[str, ...]:
         """Returns the keys of clients. Raises InputError for an empty key, or no key if other machines can connect."""
-        keys = self.api_key
         variable = os.environ.get("SERVE_API_KEY")
-        keys = keys or (() if variable is None else tuple(variable.split(",")))
-        if not all(key.strip() for key in keys):
+        texts = self.api_key or (() if variable is None else variable.split(","))
+        keys = tuple(text.strip() for text in texts)
+        if not all(keys):
             raise InputError("--api-key or SERVE_API_KEY is empty: give a key, or leave it out")
         if not (keys or self.host in ("localhost", "127.0.0.1", "::1") or self.without_key):
             raise InputError(f"--host {self.host} lets other machines in: set SERVE_API_KEY, or give --without-key")

@@ -181,5 +181,5 @@ def test_a_server_for_other_machines_needs_a_key_or_a_flag(monkeypatch):
             monkeypatch.setenv("SERVE_API_KEY", given)
         with pytest.raises(InputError, match=words):
             _ = settings(engine=None, host=host).keys
-    monkeypatch.setenv("SERVE_API_KEY", "a,b")
+    monkeypatch.setenv("SERVE_API_KEY", "a, b ")
     assert settings(engine=None, host="0.0.0.0").keys == ("a", "b")

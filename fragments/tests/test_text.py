@@ -8,8 +8,11 @@ from etils import epath
 from generator.language.roles import (
     CHECKPOINTS,
     KINDS,
+    Choice,
     Detokenizer,
     FileTokenizer,
+    Request,
+    SamplingParams,
     Stops,
     StopString,
     TokenScore,
@@ -46,6 +49,26 @@ def test_text_comes_as_it_is_decoded_at_once(kind, tmp_path):
             stops = Stops([StopString("never there"), StopString(stop)])
             assert "".join(stops.add(piece) for piece in pieces if not stops.matched) == whole[: whole.find(stop)]
             assert stops.matched
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_echo_and_its_answer_make_up_the_text(kind, tmp_path):
+    """Wherever the prompt ends, within a character too; an answer without tokens has no text."""
+    tokenizer, draw = KINDS[kind](tmp_path), random.Random(0)
+
+    def read(prompt: list[int], tokens: list[int], is_scored: bool, echo: bool) -> str:
+        sampling = SamplingParams(logit_bias=dict.fromkeys(tokens, 1e9) if is_scored else {})
+        request = Request(prompt, sampling, tokens, [-1.0] * len(tokens), [{} for _ in tokens])
+        choice = Choice(request, tokenizer, [])
+        text = choice.echo(is_scored).text if echo else ""
+        return text + choice.advance(0 if is_scored else len(tokens), "length").text
+
+    for _ in range(20):
+        tokens = [token for text in draw.choices(PIECES, k=4) for token in tokenizer.encode(text)]
+        whole = tokenizer.decode(tokens)
+        assert [read(tokens[:-1], tokens[-1:], True, echo) for echo in (True, False)] == [whole, ""]
+        for cut in range(1, len(tokens)):
+            assert read(tokens[:cut], tokens[cut:], False, True) == whole
 
 
 def test_texts_of_tokens_make_up_the_text_and_are_told_apart(tmp_path):

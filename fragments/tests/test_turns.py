@@ -161,9 +161,10 @@ def test_functions_that_do_not_end_end_the_chat(settings, name, capfd):
 
 
 def test_functions_that_fail_are_told(settings):
-    config = dataclasses.replace(WIDE, **settings | {"environment_function": "answering:raises"})
+    data = rollouts(dataclasses.replace(WIDE, **settings | {"environment_function": "answering:raises"}))
     with pytest.raises(InputError, match=r"answering:raises: on the completion .*KeyError.*answering\.py:\d+: fix the"):
-        next(rollouts(config))
+        next(data)
+    assert {state["round"] for state in data.get_state().values()} == {0}  # which a run that goes on samples again
 
 
 NO_ANSWERS = (

@@ -30,7 +30,7 @@ def load_generation(tokenizer: str) -> dict[str, Any]:
         return {"eos_token_id": set()}
     try:
         said = {name: value for name, value in json.loads(file.read_text()).items() if value is not None}
-        ends = {*map(operator.index, np.ravel(said.get("eos_token_id", [])))}
+        ends = {*map(operator.index, np.ravel(said.get("eos_token_id", [])))} - {-1}  # some write -1 for none
     except (AttributeError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{file}: eos_token_id must be a token or several: {error}: fix or remove it") from None
     if said.get("top_k") == -1:

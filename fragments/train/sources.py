@@ -45,10 +45,13 @@ class Texts(Batches):
 
 @contextlib.contextmanager
 def saving(checkpoints: Checkpoints, step: int, state: TrainState, data: Batches) -> Iterator[None]:
-    """Saves what is done if a reward or a teacher fails."""
+    """Saves what is done if a document cannot be read, or a reward or a teacher fails."""
+    place = data.get_state() if isinstance(data, Texts) else None
     try:
         yield
     except InputError:
+        if place:
+            data.set_state(place, step)  # a batch that is not full has taken sequences since
         if step not in (0, checkpoints.manager.latest_step()):
             checkpoints.save(step, checkpoint_items(state), data)
         raise

@@ -36,6 +36,8 @@ def evaluate(
     from .step import loss
     from .tokenizer import has_text, load_tokenizer, token_bytes
 
+    if batches is not None and batches < 1:
+        raise InputError(f"--batches {batches}: must be at least 1")
     mesh = make_mesh(1, -1, 1)
     saved, model = load_checkpoint(checkpoint_dir, mesh)
     changed = {"eval_data": data, "batch_size": batch_size, "accumulation": 1, "objective": "next_token"}

@@ -15,7 +15,9 @@ import numpy as np
 from .errors import InputError
 from .request import Request
 
-RETRY_AFTER = 1, 2, 4, 8  # seconds before a server that fails is asked again
+RETRY_AFTER = 1, 2, 4, 8  # seconds before a server that fails or is busy is asked again
+
+BUSY = 408, 429  # HTTP statuses
 
 COMPLETIONS = 16  # in a request
 
@@ -24,8 +26,8 @@ START_ONE = "start a server of a model with the same tokenizer"
 
 def teacher_logprobs(url: str, requests: list[Request]) -> list[list[float]]:
     """Asks a server, once, for its log-probabilities of sampled tokens. Raises InputError if it has none."""
-    body = {"prompt": [request.sequence for request in requests], "max_tokens": 1, "echo": True, "logprobs": 0}
-    content = json.dumps(body).encode()
+    fields = {"prompt": [request.sequence for request in requests], "max_tokens": 1, "echo": True, "logprobs": 0}
+    content = json.dumps(fields).encode()
     header = {"Content-Type": "application/json"}
     for seconds in (*RETRY_AFTER, 0):
         try:
@@ -40,10 +42,12 @@ def teacher_logprobs(url: str, requests: list[Request]) -> list[list[float]]:
                 raise ValueError("it gives numbers that are no log-probabilities")
             return logprobs
         except (OSError, http.client.HTTPException) as error:
-            if not seconds or (isinstance(error, urllib.error.HTTPError) and error.code < 500):
-                said = error.read(300).decode(errors="replace") if isinstance(error, urllib.error.HTTPError) else ""
-                failed = InputError(f"--teacher {url}: does not answer: {error!r} {said}".strip() + f": {START_ONE}")
-                raise failed from None
+            is_response = isinstance(error, urllib.error.HTTPError)
+            if not seconds or (is_response and error.code < 500 and error.code not in BUSY):
+                body = error.read(300).decode(errors="replace") if is_response else ""
+                raise InputError(
+                    f"--teacher {url}: does not answer: {error!r} {body}".strip() + f": {START_ONE}"
+                ) from None
             time.sleep(seconds)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise InputError(f"--teacher {url}: gives no log-probabilities: {error!r}: {START_ONE}") from None

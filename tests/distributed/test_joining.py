@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
 import sys
 
@@ -47,6 +49,26 @@ def test_a_coordinator_that_is_not_there_is_named(tmp_path):
     process = join(tmp_path, **FULL | {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{free_port()}"})
     assert process.returncode == os.EX_IOERR
     assert process.stderr.startswith("error: JAX_COORDINATOR_ADDRESS 127.0.0.1:") and "reached" in process.stderr
+
+
+def run(cache, code: str) -> int:
+    command = [sys.executable, "-c", f"import os, signal, socket\nfrom llama2_cpu import cluster\n{code}"]
+    return subprocess.run(command, env=environment(cache, 1, 1), timeout=200).returncode
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="needs IPv6")
+def test_a_coordinator_may_have_an_address_of_ipv6(tmp_path):
+    listen = "server = socket.create_server(('::1', 0), family=socket.AF_INET6)\n"
+    code = "cluster.TIMEOUTS['initialization_timeout'] = 1\ncluster.await_coordinator('[::1]', server.getsockname()[1])"
+    assert run(tmp_path, listen + code) == 0
+
+
+@pytest.mark.parametrize("line", ["os.kill(os.getpid(), signal.SIGTERM); return call(*arguments)", "return late(call)"])
+def test_a_signal_before_there_is_a_child_is_not_lost(tmp_path, line):
+    """One that comes before the child is made, and one right afterwards."""
+    patched = f"def fork(*arguments):\n    {line}\ncall, os.fork = os.fork, fork\n"
+    late = "def late(call):\n    child = call()\n    child and os.kill(os.getpid(), signal.SIGTERM)\n    return child\n"
+    assert run(tmp_path, f"{late}{patched}cluster.run_in_children(1)\nsignal.pause()") == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize(

@@ -31,5 +31,7 @@ def test_a_checkpoint_is_evaluated_as_in_training(tmp_path):
     assert found["tokens"] == pytest.approx(size + ends, abs=ends * 2)
     np.testing.assert_allclose(found["bits_per_byte"], found["loss"] * found["tokens"] / np.log(2) / size, rtol=0.02)
     assert evaluate(str(tmp_path), str(data), 2, batches=1)["tokens"] < found["tokens"]
+    with pytest.raises(InputError, match="--batches -1: must be at least 1"):
+        evaluate(str(tmp_path), str(data), batches=-1)
     with pytest.raises(InputError, match="there is no checkpoint"):
         evaluate(str(tmp_path / "none"), str(data))
