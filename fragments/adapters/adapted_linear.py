@@ -46,7 +46,7 @@ class AdaptedLinear(nnx.Module):
 
 
 def choose_adapters(model: Decoder, numbers: Array) -> None:
-    """Gives each sequence of a batch its adapter, by their numbers [B]."""
+    """Sets the adapter of each sequence of a batch, by number [B]."""
     for _, adapted in nnx.iter_modules(model):
         if isinstance(adapted, AdaptedLinear):
             stack = adapted.down.shape[: -len(adapted.down.axes)]  # of layers
@@ -54,7 +54,7 @@ def choose_adapters(model: Decoder, numbers: Array) -> None:
 
 
 def adapter_names(model: Decoder) -> tuple[str, ...]:
-    return next((it.names for _, it in nnx.iter_modules(model) if isinstance(it, AdaptedLinear)), ())
+    return next((module.names for _, module in nnx.iter_modules(model) if isinstance(module, AdaptedLinear)), ())
 
 
 def adapter_directories(modules: tuple[str, ...]) -> dict[str, str]:
@@ -79,13 +79,14 @@ def load_adapters(config: Config, model: Decoder, modules: tuple[str, ...], mesh
     by_path = dict(nnx.iter_modules(model))
     for path, linear in by_path.items():
         name = ".".join(map(str, path)) + ".adapter"
-        present = [(number, it) for number, it in enumerate(adapters, 1) if f"{name}.down" in it.arrays]
+        present = [(number, adapter) for number, adapter in enumerate(adapters, 1) if f"{name}.down" in adapter.arrays]
         if present:
-            owners = tuple(number for number, it in present for _ in range(it.rank))
+            owners = tuple(number for number, adapter in present for _ in range(adapter.rank))
             x, kernel, _ = linear.equation.replace("->", ",").split(",")
             axis = -1 - sum(letter not in x for letter in kernel)  # of the rank, before the outputs
-            down = np.concatenate([it.arrays[f"{name}.down"] for _, it in present], -1)
-            up = np.concatenate([it.arrays[f"{name}.up"] * (it.alpha / it.rank) for _, it in present], axis)
+            down = np.concatenate([adapter.arrays[f"{name}.down"] for _, adapter in present], -1)
+            ups = [adapter.arrays[f"{name}.up"] * (adapter.alpha / adapter.rank) for _, adapter in present]
+            up = np.concatenate(ups, axis)
             adapted = AdaptedLinear(linear, down, up, owners, tuple(directories))
             for side in adapted.down, adapted.up:
                 side.set_value(placed(side.get_value().astype(config.dtype), side.axes, mesh))
@@ -104,9 +105,9 @@ def placed(x: np.ndarray, axes: tuple[str | None, ...], mesh: Mesh | None) -> Ar
 def keep_adapters(served: Decoder, model: Decoder) -> None:
     """Puts the adapters beside the linear maps of one model beside those of another, with newer weights."""
     modules = dict(nnx.iter_modules(model))
-    for path, it in nnx.iter_modules(served):
-        if isinstance(it, AdaptedLinear):
+    for path, module in nnx.iter_modules(served):
+        if isinstance(module, AdaptedLinear):
             linear: Linear = modules[path]
-            adapted: AdaptedLinear = jax.tree.map(lambda x: x, it)  # the other model keeps its own
+            adapted: AdaptedLinear = jax.tree.map(lambda x: x, module)  # the other model keeps its own
             adapted.linear = linear
             setattr(modules[path[:-1]], path[-1], adapted)

@@ -1,5 +1,6 @@
 """Requests for an adapter, in an engine: each is computed with its own, and shares no pages with others."""
 
+import numpy as np
 from jax import Array
 
 from generator.language import requires, splice
@@ -20,7 +21,7 @@ def _():
 
 @splice("default_sampling_metadata.types")
 def _(types):
-    types["adapter"] = "int32"
+    types |= {"adapter": np.int32}
 
 
 @splice("Engine.pool")

@@ -20,9 +20,9 @@ from generator.language.roles import (
     CHAT_MARK,
     CLOSE,
     END,
+    MAX_WARNED_CHATS,
     OPEN,
-    TOLD,
-    TOLD_AT_MOST,
+    WARNED_CHATS,
     AnyTokenizer,
     ByteTokenizer,
     InputError,
@@ -30,7 +30,7 @@ from generator.language.roles import (
     WithTemplate,
     encode_document,
     read_messages,
-    tell_of,
+    warn_of_chat,
     without_nulls,
 )
 
@@ -51,11 +51,11 @@ def locate(tokenizer: Tokenizer, text: str, at: int = 0) -> list[tuple[int, int,
     return [(token, at + start, at + end) for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True)]
 
 
-def weigh(places: list[tuple[int, int, int]], spans: list[tuple[int, int, float]], base: float) -> np.ndarray:
-    """Returns tokens, given with their start and end, with the weight of the span that each overlaps, else `base`."""
+def weigh(places: list[tuple[int, int, int]], spans: list[tuple[int, int, float]], default: float) -> np.ndarray:
+    """Returns the tokens of `places` with the weight of the span that each overlaps, or `default`."""
     tokens, starts, ends = np.array(places, np.int32).reshape(-1, 3).T
     weighted = np.empty(len(tokens), TOKEN_AND_WEIGHT)
-    weighted["token"], weighted["weight"] = tokens, base
+    weighted["token"], weighted["weight"] = tokens, default
     for start, end, weight in spans:
         weighted["weight"][(starts < end) & (ends > start)] = weight  # as masks of transformers do
     return weighted
@@ -100,9 +100,9 @@ class Chats(WithTemplate):
             prompt_messages, _ = read_messages(prompt, "prompt", source)
             answer, weights = read_messages(completion, "completion", source)
             messages, weights = prompt_messages + answer, [float(on_all)] * len(prompt_messages) + weights
-        said = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
+        answers = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
         if self.loss_on == "last":
-            weights = [weight if i in said[-1:] else 0 for i, weight in enumerate(weights)]
+            weights = [weight if i in answers[-1:] else 0 for i, weight in enumerate(weights)]
         tools, names = self.options(chat)
         words = [message.get(name, "").strip() for message in messages for name in ("content", "reasoning_content")]
         messages, tools, names = self.template.marked([messages, tools or None, names])
@@ -115,27 +115,27 @@ class Chats(WithTemplate):
             return re.sub(f"[{OPEN}{CLOSE}]", "", text) if self.tokenizer.parses_special else text
 
         parts = render(len(messages)).split(END)
-        base = float(on_all)
+        default = float(on_all)
         text = "".join(parts)
         ends = [0, *itertools.accumulate(map(len, parts))]
         blocks = list(zip(ends[1::2], ends[2::2], strict=False)) if len(parts) % 2 else []
-        if len(blocks) == len(said):
-            spans = [(*block, weights[i]) for block, i in zip(blocks, said, strict=True)]
-        elif blocks and self.loss_on == "assistant" and len({weights[i] for i in said}) == 1:
-            spans = [(*block, weights[said[0]]) for block in blocks]  # not one for each message, but all weigh the same
+        if len(blocks) == len(answers):
+            spans = [(*block, weights[i]) for block, i in zip(blocks, answers, strict=True)]
+        elif blocks and self.loss_on == "assistant" and len({weights[i] for i in answers}) == 1:
+            spans = [(*block, weights[answers[0]]) for block in blocks]  # not one a message, but all weigh the same
         else:
-            spans = [(*self.difference(i, text, render), weights[i]) for i in said if weights[i] != base]
+            spans = [(*self.difference(i, text, render), weights[i]) for i in answers if weights[i] != default]
         if any(word not in re.sub(f"[{OPEN}{CLOSE}]", "", text) for word in words):
-            tell_of("with words that the chat template leaves out or changes", source)
+            warn_of_chat("with words that the chat template leaves out or changes", source)
         places = list[tuple[int, int, int]]()
         start = 0
         for mark, part in self.template.parts(text):
             places += locate(self.template.tokenizer if mark == CLOSE else self.tokenizer.tokenizer, part, start)
             start += len(part) + 1  # and the mark after it
-        return weigh(places, spans, base)
+        return weigh(places, spans, default)
 
     def difference(self, i: int, text: str, render: Callable[..., str]) -> tuple[int, int]:
-        """Returns where in the text message i is, without what asks for it. Raises ValueError if that is uncertain."""
+        """Returns start and end of message i in the text, less its generation prompt. Raises ValueError if unclear."""
         with contextlib.suppress(TemplateError):  # of messages that do not begin a chat
             before, after = (x.replace(END, "") for x in (render(i, True), render(i + 1)))
             if text.startswith(after) and after.startswith(before):
@@ -161,12 +161,12 @@ class Chats(WithTemplate):
         return weigh(places, [(len(prompt), size + 1, 1)], float(self.loss_on == "all"))
 
 
-def print_remarks() -> None:
+def print_chat_warnings() -> None:
     """Prints how many chats were not taken as they are, and how."""
-    for what, sources in TOLD.items():
-        print(f"chats {what}: {len(sources):,}{' or more' if len(sources) == TOLD_AT_MOST else ''}")
+    for what, sources in WARNED_CHATS.items():
+        print(f"chats {what}: {len(sources):,}{' or more' if len(sources) == MAX_WARNED_CHATS else ''}")
 
 
 @splice("train.end")
 def _():
-    print_remarks()
+    print_chat_warnings()

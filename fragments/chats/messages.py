@@ -13,18 +13,20 @@ from generator.language.roles import AnyTokenizer, ChatTemplate, InputError, for
 ROLES = "system", "developer", "user", "assistant", "tool"
 
 
-TOLD: collections.defaultdict[str, set[str]] = collections.defaultdict(set)  # chats by what was told of them
+WARNED_CHATS: collections.defaultdict[str, set[str]] = collections.defaultdict(
+    set
+)  # sources of chats by what was wrong
 
 
-TOLD_AT_MOST = 100_000  # chats of a kind that are remembered
+MAX_WARNED_CHATS = 100_000  # sources that are kept for each
 
 
-def tell_of(what: str, source: str) -> None:
+def warn_of_chat(what: str, source: str) -> None:
     """Warns of the first chat of a kind, of the 10th, the 100th and so on."""
-    count = len(TOLD[what])
-    if count < TOLD_AT_MOST:
-        TOLD[what].add(source)
-    if len(TOLD[what]) > count and str(count + 1).strip("0") == "1":
+    count = len(WARNED_CHATS[what])
+    if count < MAX_WARNED_CHATS:
+        WARNED_CHATS[what].add(source)
+    if len(WARNED_CHATS[what]) > count and str(count + 1).strip("0") == "1":
         print(f"warning: chats {what}: {count + 1:,} so far, such as {source}", file=sys.stderr)
 
 
@@ -75,7 +77,7 @@ def read_messages(messages: Any, name: str, source: str) -> tuple[list[dict[str,
         if not (for_template(message).get("content") or message.get("reasoning_content") or calls):
             if "content" not in message or (is_assistant and weight):
                 raise ValueError(f"{what} says nothing")
-            tell_of("with an empty message", source)
+            warn_of_chat("with an empty message", source)
         weights.append(weight)
     return messages, weights
 

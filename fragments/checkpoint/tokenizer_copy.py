@@ -8,7 +8,7 @@ from generator.language.roles import InputError, absolute, copy_tokenizer
 
 
 def kept_tokenizer(directory: str | epath.Path) -> str:
-    """Returns the path of tokenizer.json in a run's directory, whether it is there or not."""
+    """Returns the path of tokenizer.json in a run's directory, whether it exists or not."""
     return str(absolute(directory) / "tokenizer" / "tokenizer.json")
 
 

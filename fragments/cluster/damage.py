@@ -70,7 +70,9 @@ def _(self, step, item, tree, arrays, saved_sums):
 
 @splice("read_lazily.part")
 def _(folder, read, name, target, array):
-    array = on_all_processes(lambda: reading(folder)(read)({"arrays": {name: target[name]}}), WAITS)["arrays"][name]
+    read_again = reading(folder)(read)
+    restored = on_all_processes(lambda: read_again({"arrays": {name: target[name]}}), WAITS)
+    array = restored["arrays"][name]
 
 
 @splice("reading.fails")

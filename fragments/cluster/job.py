@@ -15,7 +15,7 @@ TIMEOUTS = dict(initialization_timeout=300, heartbeat_timeout_seconds=60, shutdo
 
 
 def await_coordinator(host: str, port: int) -> None:
-    """Waits until process 0 can be reached, else raises ConnectionError: JAX would end with a page of C++."""
+    """Waits until process 0 can be reached, else raises ConnectionError: JAX would abort with a stack trace of C++."""
     end = time.monotonic() + TIMEOUTS["initialization_timeout"]
     while True:
         try:

@@ -20,7 +20,7 @@ def _():
 
 
 def end_at_once(*error: Any) -> None:
-    """Ends this process by an error; in its own way JAX waits a minute for the others, which wait for this one."""
+    """Ends this process with an error at once: JAX would wait a minute for the others, which wait for this one."""
     sys.__excepthook__(*error)
     sys.stdout.flush()
     os._exit(1)

@@ -15,13 +15,12 @@ from generator.language.roles import (
     Chats,
     Config,
     InputError,
-    load_tokenizer,
     open_documents,
     prepare,
     read_description,
     show,
     split_mixture,
-    tell_of,
+    warn_of_chat,
 )
 
 requires("data/prepare", "data/mixture", "data/show", "chats", "chat_rows")
@@ -35,7 +34,7 @@ def is_cut(config: Config, size: int, source: str) -> bool:
             "raise that, or give other --long-chats"
         )
     is_cut_off = config.long_chats == "truncate"
-    tell_of(f"longer than a sequence, {'whose ends are cut off' if is_cut_off else 'which are left out'}", source)
+    warn_of_chat(f"longer than a sequence, {'whose ends are cut off' if is_cut_off else 'which are left out'}", source)
     return is_cut_off
 
 
@@ -48,9 +47,9 @@ def weighted_pieces(config: Config, tokens: np.ndarray, parts: list[slice], sour
         token = tokens["token"]
         weight = tokens["weight"].astype(np.float32)
         if len(parts) > 1:
-            parts = parts[: is_cut(config, len(tokens), source)]
+            parts = parts[:1] if is_cut(config, len(tokens), source) else []
         if not weight[1 : config.sequence_length + 1].any():
-            tell_of("without a token that has a loss", source)
+            warn_of_chat("without a token that has a loss", source)
     # the weight of a target is that of the token that is predicted
     values = {"tokens": token[:-1], "targets": token[1:], "weights": weight[1:]}
     pieces = ({name: value[part] for name, value in values.items()} for part in parts)
@@ -128,9 +127,11 @@ def loss_on() -> Annotated[Literal["assistant", "last", "all"], tyro.conf.arg(he
 
 
 @splice("prepare.rules")
-def _(rules, first, tokenizer, special_tokens, loss_on):
-    if are_chats(first):
-        rules |= {"chat": Chats(load_tokenizer(tokenizer, special_tokens), tokenizer, loss_on).rules()}
+def _(rules, first, tokenizer, loaded, loss_on):
+    documents = first
+    if are_chats(documents):
+        rules |= {"chat": Chats(loaded, tokenizer, loss_on).rules()}
+        point("prepare.chats", rules, documents)
 
 
 @splice("write_shard.start")

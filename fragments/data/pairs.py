@@ -12,7 +12,7 @@ from generator.language.roles import (
     is_cut,
     is_pair,
     read_description,
-    tell_of,
+    warn_of_chat,
 )
 
 requires("data/chat_data", "pair_rows", "chats/pairs", "preferences")
@@ -44,10 +44,10 @@ def pair_pieces(config: Config, pair: np.ndarray, source: str) -> list[dict[str,
         most = max(config.sequence_length // 2, config.sequence_length - min(sizes))  # the longer one is cut first
         answers = [answer[: most + 1] for answer in answers]
         if np.array_equal(*(answer["token"] for answer in answers)):
-            tell_of("whose answers are the same once they are cut, and which are left out", source)
+            warn_of_chat("whose answers are the same once they are cut, and which are left out", source)
             return []
     if not all(answer["weight"][1:].any() for answer in answers):
-        tell_of("without a token that has a loss", source)
+        warn_of_chat("without a token that has a loss", source)
         return []
     tokens, targets = (np.concatenate([x[part] for x in answers]) for part in (slice(-1), slice(1, None)))
     piece = {"tokens": tokens["token"], "targets": targets["token"], "weights": targets["weight"].astype(np.float32)}
@@ -77,9 +77,9 @@ def _(record, dtype, described, tokens):
         proceed()
 
 
-@splice("prepare.rules", after="chat_data")
-def _(rules, first):
-    if any(map(is_pair, first)):
+@splice("prepare.chats")
+def _(rules, documents):
+    if is_pair(documents[0]):
         rules |= {"pairs": True}
 
 

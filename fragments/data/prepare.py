@@ -191,7 +191,7 @@ class PreparedFolder:
                     half.unlink()
 
     def finish(self, counts: dict[str, int]) -> None:
-        """Says that all shards are complete, and removes those of files that were repaired since."""
+        """Records that all shards are complete, and removes those of files that have changed since."""
         self.describe(counts)
         self.remove_halves()
         for old in {*self.path.glob("tokens-*")} - {self.path / name for name in self.plan}:
@@ -258,7 +258,7 @@ def prepare(
     check_apart(out, source, files)
     loaded = load_tokenizer(tokenizer, special_tokens)
     rules = {"source": source, "text_field": text_field, "tokenizer": identity(loaded)}
-    point("prepare.rules", rules, tokenizer, special_tokens, first=first_document(files, text_field))
+    point("prepare.rules", rules, tokenizer, loaded, first=first_document(files, text_field))
     stats = sizes_and_times(files)
     shards = plan_shards(files, [size for size, _ in stats.values()])
     plan = {name_shard([(str(x), *stats[x]) for x in group], *part, rules): (group, *part) for group, *part in shards}

@@ -22,7 +22,7 @@ requires("documents/jsonl_index")
 
 
 def index_files(sources: Iterable[str], field: str) -> None:
-    """Makes this process's share of the indices that a run still lacks."""
+    """Writes this process's share of the indices that are still missing."""
     texts = [source for source in sources if not (Path(source).expanduser() / "prepared.json").exists()]
     files = [file for text in texts for file in find_files(text) if JSONL.search(file.name)]
     for file in files[jax.process_index() :: jax.process_count()]:

@@ -86,7 +86,7 @@ class EngineThread(threading.Thread):
             self.loop.call_soon_threadsafe(self.fail)
 
     def answer_call(self) -> bool:
-        """Runs the next call, which may hold a model until then. Returns False where it is to end."""
+        """Runs the next call, and keeps no reference to it, as it may have one to a model. Returns False at the end."""
         if (call := self.calls.get()) is not None:
             call()
         return call is not None

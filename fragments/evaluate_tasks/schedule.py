@@ -39,8 +39,8 @@ def score_tasks(config: Config, model: Decoder, mesh: Mesh, table: Any) -> dict[
     tokenizer = load_tokenizer(config.tokenizer)
     sizes = EngineSettings(max_length=config.sequence_length)
     engine = Engine(config, model, load_ends(tokenizer, config.tokenizer), sizes, mesh)
-    how = {"limit": config.eval_tasks_limit or None, "log_samples": False}
-    results = evaluate_tasks(engine, tokenizer, None, config.eval_tasks, table, **how)
+    options = {"limit": config.eval_tasks_limit or None, "log_samples": False}
+    results = evaluate_tasks(engine, tokenizer, None, config.eval_tasks, table, **options)
     numbers = {(task, name): x for task, scores in results["results"].items() for name, x in scores.items()}
     numbers = {key: float(x) for key, x in numbers.items() if isinstance(x, float) and "_stderr," not in key[1]}
     return {f"eval/{task}/{name.removesuffix(',none')}": x for (task, name), x in numbers.items()}

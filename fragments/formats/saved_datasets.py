@@ -9,12 +9,12 @@ from generator.language.roles import InputError
 
 def files_of_rows(files: list[Path]) -> list[Path]:
     """Drops files that `save_to_disk` of datasets writes beside the rows, and leftovers of other datasets."""
-    abouts, rows = [], {}  # folder -> names of its files
+    descriptions, rows = [], {}  # folder -> names of its files
     for file in (file for file in files if file.name in ("dataset_dict.json", "state.json")):
         try:
             description = json.loads(file.read_text())
             if splits := description.get("splits"):
-                abouts.append(file)
+                descriptions.append(file)
                 if len(splits) > 1:
                     raise InputError(
                         f"data {file.parent}: has the splits {', '.join(splits)}: give the folder of one of them"
@@ -23,7 +23,7 @@ def files_of_rows(files: list[Path]) -> list[Path]:
                 rows[file.parent] = {part["filename"] for part in parts}
         except (ValueError, TypeError, KeyError, AttributeError):
             continue  # another program's: read like any other file
-    return [file for file in files if file not in abouts and file.name in rows.get(file.parent, {file.name})]
+    return [file for file in files if file not in descriptions and file.name in rows.get(file.parent, {file.name})]
 
 
 @splice("find_files.found")

@@ -48,7 +48,7 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array, scale:
     point("attend_cached.total", total, highest, B, H, K, N, S, T)
     sums = highest, total, weigh(weights, v)
 
-    # a processor's cache holds 1,024 keys with up to 16 queries; more pages than sequences would be read in vain
+    # a processor's cache holds 1,024 keys with up to 16 queries; reads of more pages than sequences would be wasted
     C = max(min(1024 // (S * -(-T // 16)), B), 1)
     cached = jnp.maximum(-(before // -S), 0)  # [B]: pages with cached keys; none for padding, which is at -1
     with point("attend_cached.ends", cached, before, S, B, C, H, K, N, T):

@@ -73,7 +73,7 @@ class Sampled:
     prompt: list[int]
     tokens: list[int]
     logprobs: list[float]  # of the tokens, by the engine
-    advantages: list[float]  # of the tokens; empty if it has no reward, or none to compare it with
+    advantages: list[float]  # of the tokens; empty without a reward, or without others in its group
 
 
 class Rollouts(Batches):
@@ -157,7 +157,7 @@ class Rollouts(Batches):
         return [self.prompts[orders[place // size][place % size]] for place in places]
 
     def generate(self, prompts: list[Prompt], seeds: list[int]) -> list[Request]:
-        """Samples completions with these seeds at temperature 1: as many of each prompt, one prompt after the other."""
+        """Samples a completion for each seed at temperature 1: the same number for each prompt, in their order."""
         config = self.config
         count = len(seeds)
         size = len(seeds) // max(1, len(prompts))
@@ -235,7 +235,7 @@ class Rollouts(Batches):
         return [[] if advantage is None else [advantage] * len(request.tokens) for request, advantage in pairs]
 
     def batch(self, sampled: list[Sampled]) -> dict[str, np.ndarray]:
-        """Returns a batch [rows, T]; weights, advantages and sampled_logprobs are 0 but where a target was sampled."""
+        """Returns a batch [rows, T]; weights, advantages and sampled_logprobs are 0 where no target was sampled."""
         shape = len(sampled), self.config.sequence_length
         batch = {name: np.zeros(shape, np.int32) for name in ("tokens", "targets", "positions", "segment_ids")}
         batch |= {name: np.zeros(shape, np.float32) for name in ("weights", "advantages", "sampled_logprobs")}
@@ -255,7 +255,7 @@ class Rollouts(Batches):
         return batch
 
     def epoch(self) -> float:
-        """Returns how often the prompts have come."""
+        """Returns how many epochs of the prompts are done."""
         config = self.config
         return self.round * config.batch_size * config.batches_per_rollout / config.group_size / len(self.prompts)
 

@@ -129,9 +129,12 @@ class Server:
             sizes = f"{longest} in the {request.INPUT}, {request.least} in the completion"
             raise too_long(room, f"you requested {longest + request.least} tokens ({sizes})", request.INPUT)
         seed = None if request.seed is None else request.seed % 2**32
-        choices = [(p, fold_seed(seed, place, i)) for place, p in enumerate(encoded) for i in range(request.n)]
-        prompts = [(p, request.sampling(seed, room - len(p), size, self.special)) for p, seed in choices]
-        return request, [scored(*one) for one in prompts] if request.limit == 0 else prompts
+        prompts = []
+        for place, prompt in enumerate(encoded):
+            for choice in range(request.n):
+                sampling = request.sampling(fold_seed(seed, place, choice), room - len(prompt), size, self.special)
+                prompts.append((prompt, sampling))
+        return request, [scored(*pair) for pair in prompts] if request.limit == 0 else prompts
 
     async def read_body(self, http: requests.Request) -> bytes:
         """Reads a request body. Refuses other content types than JSON, which any web page can make a browser send."""
@@ -235,7 +238,7 @@ def load_engine(settings: ServeSettings) -> tuple[Engine, AnyTokenizer]:
 
 
 def run_server(settings: ServeSettings) -> None:
-    """Serves until SIGTERM or SIGINT, or until the engine fails, which the exit code of the process tells."""
+    """Serves until SIGTERM or SIGINT, or until the engine fails, which the exit code shows."""
     point("serve.start", settings)
     listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

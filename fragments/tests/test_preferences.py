@@ -16,7 +16,7 @@ from generator.language.roles import (
     CHAT_MARK,
     PREFERENCES,
     PRESETS,
-    TOLD,
+    WARNED_CHATS,
     Batches,
     Chats,
     InputError,
@@ -116,7 +116,7 @@ def make_batches(config) -> Batches:
 
 
 def test_pairs_stay_together_in_batches(config, tmp_path, capsys):
-    TOLD.clear()
+    WARNED_CHATS.clear()
     tokenizer = load_tokenizer(config.tokenizer)
     seen = set()
     for row in itertools.islice(read_sequences(config, "train"), 40):

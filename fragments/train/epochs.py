@@ -29,7 +29,7 @@ def piece_sizes(source: grain.MapDataset) -> grain.MapDataset:
 
 
 def steps_left(data: Batches, epochs: float) -> int:
-    """Counts the batches until the documents have come so often, by packing them without reading them again."""
+    """Counts the batches left in so many epochs, by packing the documents again from their lengths alone."""
     counted = copy.copy(data)
     steps = 0
     weights = [weight for weight, _ in split_mixture(data.config.data)]

@@ -78,7 +78,7 @@ def play(package: SimpleNamespace, tokenizer: str, whole: list[int], chat: list,
     prompt = environment.chats.template.encode(copy.deepcopy(row.prompt))
     first = engine.add(prompt, package.engine.SamplingParams(seed=1))
     (found,) = environment([row], [first], engine)
-    assert sum(x["role"] == "assistant" for x in found.said) == sum(x["role"] == "assistant" for x in chat)
+    assert sum(x["role"] == "assistant" for x in found.messages) == sum(x["role"] == "assistant" for x in chat)
     return found
 
 
