@@ -4,6 +4,7 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from typing import Any
 
 from generator.language import requires, splice
@@ -26,6 +27,30 @@ def end_at_once(*error: Any) -> None:
     os._exit(1)
 
 
+def begin_child(handlers: dict[int, Any]) -> None:
+    """Gives a child its own handlers of signals, and lets these come."""
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)
+    sys.excepthook = end_at_once
+    os.setsid()  # Ctrl-C of a terminal comes from the parent alone
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: sent if the parent is killed
+
+
+def wait_for(child: int) -> int:
+    """Returns the exit code of a child once it has ended, as a shell does.
+
+    Asks ten times a second: a signal right before a call that waits would be handled only after it.
+    """
+    ended, status = 0, 0
+    while not ended:
+        time.sleep(0.1)
+        ended, status = os.waitpid(child, os.WNOHANG)
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
 def run_in_children(restarts: int) -> None:
     """Returns in a child process, and in a new one each time it fails; ends as the last of them.
 
@@ -44,22 +69,16 @@ def run_in_children(restarts: int) -> None:
 
     handlers = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
     for left in reversed(range(restarts + 1)):
-        signal.pthread_sigmask(signal.SIG_BLOCK, handlers)  # what comes now waits until there is a child to get it
-        if signals:
-            raise SystemExit(128 + signals[0])
+        # until the child has its handlers: Python drops a signal that comes while it forks
+        signal.pthread_sigmask(signal.SIG_BLOCK, handlers)
         child = os.fork()  # before JAX has devices, and with them threads
         if not child:
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)
-            sys.excepthook = end_at_once
-            os.setsid()  # Ctrl-C of a terminal comes from the parent alone
-            if sys.platform == "linux":
-                ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: sent if the parent is killed
+            begin_child(handlers)
             return
         signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        code = code if code >= 0 else 128 - code  # as a shell does
+        for number in signals:  # that came before there was a child
+            os.kill(child, number)
+        code = wait_for(child)
         child = 0
         if signals or code in FINAL or not left:
             raise SystemExit(code)

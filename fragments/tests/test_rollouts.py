@@ -212,7 +212,9 @@ def test_a_document_that_cannot_be_read_loses_no_sequence(tmp_path):
     unbroken = Texts(config, sharding)
     batches = [next(unbroken)["tokens"] for _ in range(10)]
     for file in files[110], files[170], files[200]:
-        data, text, made = Texts(config, sharding), file.read_bytes(), 0
+        data = Texts(config, sharding)
+        text = file.read_bytes()
+        made = 0
         file.write_bytes(b"\xff" * len(text))
         with pytest.raises(InputError, match=f"{file}: byte 0 is not UTF-8"):
             while True:

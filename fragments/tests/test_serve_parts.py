@@ -1,6 +1,8 @@
 """Parts of the server by themselves: the engine's thread, defaults of sampling, keys."""
 
 import asyncio
+import collections
+import concurrent.futures
 import contextlib
 import dataclasses
 import json
@@ -183,3 +185,29 @@ def test_a_server_for_other_machines_needs_a_key_or_a_flag(monkeypatch):
             _ = settings(engine=None, host=host).keys
     monkeypatch.setenv("SERVE_API_KEY", "a, b ")
     assert settings(engine=None, host="0.0.0.0").keys == ("a", "b")
+
+
+def test_bodies_count_until_they_are_tokenized():
+    """So that many clients cannot fill the memory while a slow text is tokenized."""
+    server = object.__new__(module("server").Server)
+    proceed = threading.Event()
+    server.settings = types.SimpleNamespace(max_body=9, client_seconds=60)
+    server.engine = types.SimpleNamespace(ready=types.SimpleNamespace(is_set=lambda: True))
+    server.threads = {"/a": concurrent.futures.ThreadPoolExecutor(1)}
+    server.keys = ()
+    server.draining = False
+    server.unanswered = 0
+    server.prepare = lambda *_: proceed.wait(60) / 0
+    scope = {"type": "http", "method": "POST", "scheme": "http", "server": ("a", 1), "path": "/a", "query_string": b""}
+    scope["headers"] = [(b"content-type", b"application/json")]
+
+    async def receive() -> dict:
+        return {"type": "http.request", "body": b"x" * 9, "more_body": False}
+
+    async def ask(count: int) -> list:
+        answers = [server.answer(None, module("server").requests.Request(scope, receive)) for _ in range(count)]
+        asyncio.get_running_loop().call_later(0.2, proceed.set)
+        return await asyncio.gather(*answers, return_exceptions=True)
+
+    kinds = collections.Counter(getattr(error, "status", type(error)) for error in asyncio.run(ask(18)))
+    assert kinds == {ZeroDivisionError: 16, 429: 2} and server.unanswered == 0

@@ -54,7 +54,8 @@ def test_text_comes_as_it_is_decoded_at_once(kind, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_echo_and_its_answer_make_up_the_text(kind, tmp_path):
     """Wherever the prompt ends, within a character too; an answer without tokens has no text."""
-    tokenizer, draw = KINDS[kind](tmp_path), random.Random(0)
+    tokenizer = KINDS[kind](tmp_path)
+    draw = random.Random(0)
 
     def read(prompt: list[int], tokens: list[int], is_scored: bool, echo: bool) -> str:
         sampling = SamplingParams(logit_bias=dict.fromkeys(tokens, 1e9) if is_scored else {})

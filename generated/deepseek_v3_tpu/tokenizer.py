@@ -158,7 +158,7 @@ def copy_tokenizer(tokenizer: str, directory: Path | epath.Path, model: str = ""
 
 
 def kept_tokenizer(directory: str | epath.Path) -> str:
-    """Returns the path of tokenizer.json in a run's directory, whether it is there or not."""
+    """Returns the path of tokenizer.json in a run's directory, whether it exists or not."""
     return str(absolute(directory) / "tokenizer" / "tokenizer.json")
 
 

@@ -29,7 +29,7 @@ PACKING_BINS = 32  # unfinished sequences; more of them waste less padding, but 
 class Sequences(Iterator[list[dict[str, np.ndarray]]]):
     """Yields the pieces of each sequence; reads no more than it needs.
 
-    Once a document begins an epoch, all that waits comes before it: no document comes again before all others came.
+    Once a document begins an epoch, what waits is yielded first: no document is repeated before all others were read.
     """
 
     options = grain.ReadOptions(num_threads=16, prefetch_buffer_size=128)
@@ -176,7 +176,7 @@ class Batches(Iterator[dict[str, np.ndarray]]):
         return {name: np.stack([sequence[name] for sequence in sequences]) for name in sequences[0]}
 
     def epoch(self) -> float:
-        """Returns how often the documents have come; not those of which a piece waits."""
+        """Returns how many epochs are done: the documents read, but those with a waiting piece, over all."""
         waiting = {place[0] for pieces in self.sequences.waiting for place, _ in pieces}
         return (self.sequences.upcoming[0] - len(waiting - {self.sequences.upcoming[0]})) / len(self.source)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .chat_rows import CHAT_MARK
-from .chats import PAIR, tell_of
+from .chats import PAIR, warn_of_chat
 from .config import Config
 from .errors import InputError
 from .preferences import PREFERENCES, WITH_REFERENCE
@@ -20,7 +20,7 @@ def is_cut(config: Config, size: int, source: str) -> bool:
             "raise that, or give other --long-chats"
         )
     is_cut_off = config.long_chats == "truncate"
-    tell_of(f"longer than a sequence, {'whose ends are cut off' if is_cut_off else 'which are left out'}", source)
+    warn_of_chat(f"longer than a sequence, {'whose ends are cut off' if is_cut_off else 'which are left out'}", source)
     return is_cut_off
 
 
@@ -33,9 +33,9 @@ def weighted_pieces(config: Config, tokens: np.ndarray, parts: list[slice], sour
         token = tokens["token"]
         weight = tokens["weight"].astype(np.float32)
         if len(parts) > 1:
-            parts = parts[: is_cut(config, len(tokens), source)]
+            parts = parts[:1] if is_cut(config, len(tokens), source) else []
         if not weight[1 : config.sequence_length + 1].any():
-            tell_of("without a token that has a loss", source)
+            warn_of_chat("without a token that has a loss", source)
     # the weight of a target is that of the token that is predicted
     values = {"tokens": token[:-1], "targets": token[1:], "weights": weight[1:]}
     pieces = ({name: value[part] for name, value in values.items()} for part in parts)
@@ -73,10 +73,10 @@ def pair_pieces(config: Config, pair: np.ndarray, source: str) -> list[dict[str,
         most = max(config.sequence_length // 2, config.sequence_length - min(sizes))  # the longer one is cut first
         answers = [answer[: most + 1] for answer in answers]
         if np.array_equal(*(answer["token"] for answer in answers)):
-            tell_of("whose answers are the same once they are cut, and which are left out", source)
+            warn_of_chat("whose answers are the same once they are cut, and which are left out", source)
             return []
     if not all(answer["weight"][1:].any() for answer in answers):
-        tell_of("without a token that has a loss", source)
+        warn_of_chat("without a token that has a loss", source)
         return []
     tokens, targets = (np.concatenate([x[part] for x in answers]) for part in (slice(-1), slice(1, None)))
     piece = {"tokens": tokens["token"], "targets": targets["token"], "weights": targets["weight"].astype(np.float32)}

@@ -108,7 +108,7 @@ def replaced(value: Any, texts: Iterator[str]) -> Any:
 
 
 def for_template(message: dict[str, Any]) -> dict[str, Any]:
-    """Makes a message what chat templates expect: content as text, arguments of calls parsed."""
+    """Converts a message to what chat templates expect: content as text, arguments of calls parsed."""
     if isinstance(message.get("content"), list):
         message["content"] = "".join(part["text"] for part in message["content"])
     if message.get("reasoning_content"):

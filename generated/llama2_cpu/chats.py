@@ -23,17 +23,19 @@ from .tokenizer import AnyTokenizer, ByteTokenizer, encode_document
 
 ROLES = "system", "developer", "user", "assistant", "tool"
 
-TOLD: collections.defaultdict[str, set[str]] = collections.defaultdict(set)  # chats by what was told of them
+WARNED_CHATS: collections.defaultdict[str, set[str]] = collections.defaultdict(
+    set
+)  # sources of chats by what was wrong
 
-TOLD_AT_MOST = 100_000  # chats of a kind that are remembered
+MAX_WARNED_CHATS = 100_000  # sources that are kept for each
 
 
-def tell_of(what: str, source: str) -> None:
+def warn_of_chat(what: str, source: str) -> None:
     """Warns of the first chat of a kind, of the 10th, the 100th and so on."""
-    count = len(TOLD[what])
-    if count < TOLD_AT_MOST:
-        TOLD[what].add(source)
-    if len(TOLD[what]) > count and str(count + 1).strip("0") == "1":
+    count = len(WARNED_CHATS[what])
+    if count < MAX_WARNED_CHATS:
+        WARNED_CHATS[what].add(source)
+    if len(WARNED_CHATS[what]) > count and str(count + 1).strip("0") == "1":
         print(f"warning: chats {what}: {count + 1:,} so far, such as {source}", file=sys.stderr)
 
 
@@ -84,7 +86,7 @@ def read_messages(messages: Any, name: str, source: str) -> tuple[list[dict[str,
         if not (for_template(message).get("content") or message.get("reasoning_content") or calls):
             if "content" not in message or (is_assistant and weight):
                 raise ValueError(f"{what} says nothing")
-            tell_of("with an empty message", source)
+            warn_of_chat("with an empty message", source)
         weights.append(weight)
     return messages, weights
 
@@ -169,9 +171,9 @@ class Chats(WithTemplate):
             prompt_messages, _ = read_messages(prompt, "prompt", source)
             answer, weights = read_messages(completion, "completion", source)
             messages, weights = prompt_messages + answer, [float(on_all)] * len(prompt_messages) + weights
-        said = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
+        answers = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
         if self.loss_on == "last":
-            weights = [weight if i in said[-1:] else 0 for i, weight in enumerate(weights)]
+            weights = [weight if i in answers[-1:] else 0 for i, weight in enumerate(weights)]
         tools, names = self.options(chat)
         words = [message.get(name, "").strip() for message in messages for name in ("content", "reasoning_content")]
         messages, tools, names = self.template.marked([messages, tools or None, names])
@@ -184,27 +186,27 @@ class Chats(WithTemplate):
             return re.sub(f"[{OPEN}{CLOSE}]", "", text) if self.tokenizer.parses_special else text
 
         parts = render(len(messages)).split(END)
-        base = float(on_all)
+        default = float(on_all)
         text = "".join(parts)
         ends = [0, *itertools.accumulate(map(len, parts))]
         blocks = list(zip(ends[1::2], ends[2::2], strict=False)) if len(parts) % 2 else []
-        if len(blocks) == len(said):
-            spans = [(*block, weights[i]) for block, i in zip(blocks, said, strict=True)]
-        elif blocks and self.loss_on == "assistant" and len({weights[i] for i in said}) == 1:
-            spans = [(*block, weights[said[0]]) for block in blocks]  # not one for each message, but all weigh the same
+        if len(blocks) == len(answers):
+            spans = [(*block, weights[i]) for block, i in zip(blocks, answers, strict=True)]
+        elif blocks and self.loss_on == "assistant" and len({weights[i] for i in answers}) == 1:
+            spans = [(*block, weights[answers[0]]) for block in blocks]  # not one a message, but all weigh the same
         else:
-            spans = [(*self.difference(i, text, render), weights[i]) for i in said if weights[i] != base]
+            spans = [(*self.difference(i, text, render), weights[i]) for i in answers if weights[i] != default]
         if any(word not in re.sub(f"[{OPEN}{CLOSE}]", "", text) for word in words):
-            tell_of("with words that the chat template leaves out or changes", source)
+            warn_of_chat("with words that the chat template leaves out or changes", source)
         places = list[tuple[int, int, int]]()
         start = 0
         for mark, part in self.template.parts(text):
             places += locate(self.template.tokenizer if mark == CLOSE else self.tokenizer.tokenizer, part, start)
             start += len(part) + 1  # and the mark after it
-        return weigh(places, spans, base)
+        return weigh(places, spans, default)
 
     def difference(self, i: int, text: str, render: Callable[..., str]) -> tuple[int, int]:
-        """Returns where in the text message i is, without what asks for it. Raises ValueError if that is uncertain."""
+        """Returns start and end of message i in the text, less its generation prompt. Raises ValueError if unclear."""
         with contextlib.suppress(TemplateError):  # of messages that do not begin a chat
             before, after = (x.replace(END, "") for x in (render(i, True), render(i + 1)))
             if text.startswith(after) and after.startswith(before):
@@ -271,17 +273,17 @@ def locate(tokenizer: Tokenizer, text: str, at: int = 0) -> list[tuple[int, int,
     return [(token, at + start, at + end) for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True)]
 
 
-def weigh(places: list[tuple[int, int, int]], spans: list[tuple[int, int, float]], base: float) -> np.ndarray:
-    """Returns tokens, given with their start and end, with the weight of the span that each overlaps, else `base`."""
+def weigh(places: list[tuple[int, int, int]], spans: list[tuple[int, int, float]], default: float) -> np.ndarray:
+    """Returns the tokens of `places` with the weight of the span that each overlaps, or `default`."""
     tokens, starts, ends = np.array(places, np.int32).reshape(-1, 3).T
     weighted = np.empty(len(tokens), TOKEN_AND_WEIGHT)
-    weighted["token"], weighted["weight"] = tokens, base
+    weighted["token"], weighted["weight"] = tokens, default
     for start, end, weight in spans:
         weighted["weight"][(starts < end) & (ends > start)] = weight  # as masks of transformers do
     return weighted
 
 
-def print_remarks() -> None:
+def print_chat_warnings() -> None:
     """Prints how many chats were not taken as they are, and how."""
-    for what, sources in TOLD.items():
-        print(f"chats {what}: {len(sources):,}{' or more' if len(sources) == TOLD_AT_MOST else ''}")
+    for what, sources in WARNED_CHATS.items():
+        print(f"chats {what}: {len(sources):,}{' or more' if len(sources) == MAX_WARNED_CHATS else ''}")

@@ -102,18 +102,19 @@ class Choice:
     def echo(self, is_scored: bool) -> Piece:
         """Returns the prompt, before anything else; the last token of one that is `scored` was sampled."""
         piece = Piece()
-        prompt = Detokenizer(self.tokenizer, [])
+        self.text = Detokenizer(self.tokenizer, [])  # goes on with the answer: a prompt may end within a character
         request = self.request
         tokens = [*request.prompt, *(request.sampling.logit_bias if is_scored else ())]
         logprobs = [None, *request.prompt_logprobs, *request.logprobs][: len(tokens)]
         tops = [{}, *request.prompt_top_logprobs, *request.top_logprobs][: len(tokens)]
         for token, logprob, top in itertools.zip_longest(tokens, logprobs, tops):
             content = token_bytes(self.tokenizer, token)
-            if not (piece.text or prompt.run) and has_text(self.tokenizer, token):  # the first one loses its space
+            if not (piece.text or self.text.run) and has_text(self.tokenizer, token):  # the first one loses its space
                 content = self.tokenizer.decode([token]).encode() if content[:1] == b" " else content
             piece.scores.append(TokenScore(token, len(piece.text), logprob, top, content))
-            piece.text += prompt.add(token)
-        piece.text += prompt.end()
+            piece.text += self.text.add(token)
+        if is_scored:
+            piece.text += self.text.end()
         self.length = len(piece.text)
         return piece
 
@@ -129,7 +130,7 @@ class Choice:
             piece.text += new
             if self.stops.matched:
                 break
-        if finish and not self.stops.matched:
+        if finish and self.offsets and not self.stops.matched:
             piece.text += self.stops.add(self.text.end()) + self.stops.buffered
         self.length += len(piece.text)
         piece.finish = self.finish = "stop" if self.stops.matched else finish

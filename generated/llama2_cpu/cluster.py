@@ -36,10 +36,34 @@ FINAL = 0, ExitCode.MISTAKE, ExitCode.PREEMPTED, ExitCode.CORRUPT  # another try
 
 
 def end_at_once(*error: Any) -> None:
-    """Ends this process by an error; in its own way JAX waits a minute for the others, which wait for this one."""
+    """Ends this process with an error at once: JAX would wait a minute for the others, which wait for this one."""
     sys.__excepthook__(*error)
     sys.stdout.flush()
     os._exit(1)
+
+
+def begin_child(handlers: dict[int, Any]) -> None:
+    """Gives a child its own handlers of signals, and lets these come."""
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)
+    sys.excepthook = end_at_once
+    os.setsid()  # Ctrl-C of a terminal comes from the parent alone
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: sent if the parent is killed
+
+
+def wait_for(child: int) -> int:
+    """Returns the exit code of a child once it has ended, as a shell does.
+
+    Asks ten times a second: a signal right before a call that waits would be handled only after it.
+    """
+    ended, status = 0, 0
+    while not ended:
+        time.sleep(0.1)
+        ended, status = os.waitpid(child, os.WNOHANG)
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
 
 
 def run_in_children(restarts: int) -> None:
@@ -60,17 +84,16 @@ def run_in_children(restarts: int) -> None:
 
     handlers = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
     for left in reversed(range(restarts + 1)):
+        # until the child has its handlers: Python drops a signal that comes while it forks
+        signal.pthread_sigmask(signal.SIG_BLOCK, handlers)
         child = os.fork()  # before JAX has devices, and with them threads
         if not child:
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-            sys.excepthook = end_at_once
-            os.setsid()  # Ctrl-C of a terminal comes from the parent alone
-            if sys.platform == "linux":
-                ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: sent if the parent is killed
+            begin_child(handlers)
             return
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        code = code if code >= 0 else 128 - code  # as a shell does
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)
+        for number in signals:  # that came before there was a child
+            os.kill(child, number)
+        code = wait_for(child)
         child = 0
         if signals or code in FINAL or not left:
             raise SystemExit(code)
@@ -83,11 +106,12 @@ TIMEOUTS = dict(initialization_timeout=300, heartbeat_timeout_seconds=60, shutdo
 
 
 def await_coordinator(host: str, port: int) -> None:
-    """Waits until process 0 can be reached, else raises ConnectionError: JAX would end with a page of C++."""
+    """Waits until process 0 can be reached, else raises ConnectionError: JAX would abort with a stack trace of C++."""
     end = time.monotonic() + TIMEOUTS["initialization_timeout"]
     while True:
         try:
-            return socket.create_connection((host, port), timeout=5).close()
+            socket.create_connection((host.strip("[]"), port), timeout=5).close()  # [::1] of IPv6
+            return
         except OSError as error:
             if time.monotonic() > end:
                 raise ConnectionError(f"JAX_COORDINATOR_ADDRESS {host}:{port} cannot be reached: {error}") from None

@@ -173,7 +173,7 @@ def run(
 def default_sampling_metadata(sequences: int) -> SamplingMetadata:
     """Returns the settings of greedy sampling for so many sequences."""
     types = {"prompt": np.int32, "top_k": np.int32, "seed": np.uint32, "biases": np.int32}
-    types["adapter"] = "int32"
+    types |= {"adapter": np.int32}
     fields = SamplingMetadata._fields
     sampling = SamplingMetadata(*(np.zeros(sequences, types.get(name, np.float32)) for name in fields))
     sampling.top_p[:] = sampling.repetition_penalty[:] = 1

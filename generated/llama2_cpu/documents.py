@@ -56,12 +56,12 @@ def split_mixture(data: str) -> list[tuple[float, str]]:
 
 def files_of_rows(files: list[Path]) -> list[Path]:
     """Drops files that `save_to_disk` of datasets writes beside the rows, and leftovers of other datasets."""
-    abouts, rows = [], {}  # folder -> names of its files
+    descriptions, rows = [], {}  # folder -> names of its files
     for file in (file for file in files if file.name in ("dataset_dict.json", "state.json")):
         try:
             description = json.loads(file.read_text())
             if splits := description.get("splits"):
-                abouts.append(file)
+                descriptions.append(file)
                 if len(splits) > 1:
                     raise InputError(
                         f"data {file.parent}: has the splits {', '.join(splits)}: give the folder of one of them"
@@ -70,7 +70,7 @@ def files_of_rows(files: list[Path]) -> list[Path]:
                 rows[file.parent] = {part["filename"] for part in parts}
         except (ValueError, TypeError, KeyError, AttributeError):
             continue  # another program's: read like any other file
-    return [file for file in files if file not in abouts and file.name in rows.get(file.parent, {file.name})]
+    return [file for file in files if file not in descriptions and file.name in rows.get(file.parent, {file.name})]
 
 
 NO_DATA = re.compile("(?i)(readme|licen[cs]e|copying|notice)([-_][^.]*)?([.](md|rst|txt))?|.*(~|[.](swp|tmp|bak|part))")
@@ -240,7 +240,7 @@ def warn_of_special_tokens(data: str, which: str, special: collections.Counter[s
 
 
 def index_files(sources: Iterable[str], field: str) -> None:
-    """Makes this process's share of the indices that a run still lacks."""
+    """Writes this process's share of the indices that are still missing."""
     texts = [source for source in sources if not (Path(source).expanduser() / "prepared.json").exists()]
     files = [file for text in texts for file in find_files(text) if JSONL.search(file.name)]
     for file in files[jax.process_index() :: jax.process_count()]:

@@ -46,8 +46,8 @@ def main() -> None:
     config, model, mesh = load_to_serve(settings)
     tokenizer = load_tokenizer(settings.tokenizer or config.tokenizer)
     engine = Engine(config, model, load_ends(tokenizer, config.tokenizer), settings.engine, mesh)
-    same = "num_fewshot", "limit", "gen_kwargs", "apply_chat_template", "log_samples"
-    fields = {name: getattr(settings, name) for name in same}
+    names = "num_fewshot", "limit", "gen_kwargs", "apply_chat_template", "log_samples"
+    fields = {name: getattr(settings, name) for name in names}
     template = load_chat_template(tokenizer, settings.tokenizer or config.tokenizer)
     results = evaluate_tasks(engine, tokenizer, template, settings.tasks, table, **fields)
     for kind in ("results", "groups"):

@@ -10,7 +10,7 @@ from .data import Batches
 
 
 class Goodput:
-    """Counts where a run's time goes: `spent` adds the time since its last call to the part it names."""
+    """Counts where a run's time goes: `spent` adds the time since its last call to a part."""
 
     PARTS = "steps", "data", "evaluation", "checkpoints", "compiling", "start-up", "other"
 

@@ -62,9 +62,9 @@ def read_lazily(
 
     def read_array(name: str) -> np.ndarray:
         with reading(folder):  # files may have changed since
-            array = on_all_processes(lambda: reading(folder)(read)({"arrays": {name: target[name]}}), WAITS)["arrays"][
-                name
-            ]
+            read_again = reading(folder)(read)
+            restored = on_all_processes(lambda: read_again({"arrays": {name: target[name]}}), WAITS)
+            array = restored["arrays"][name]
             if checksums_on_host({name: array})[0] != saved[name]:
                 raise ValueError(f"{name} is not what was saved, by its checksum")
         return array

@@ -45,7 +45,7 @@ def name_run(file: epath.Path) -> None:
 class LocalCheckpoints:
     """Checkpoints on local disks: each process saves the shards of its devices to a file, for the same mesh.
 
-    One stays until a newer one is whole in all processes.
+    The last one is kept until a newer one is complete in all processes.
     """
 
     def __init__(self, config: Config, directory: epath.Path):
@@ -58,7 +58,7 @@ class LocalCheckpoints:
         self.thread = concurrent.futures.ThreadPoolExecutor(1)
 
     def begin(self, step: int) -> None:
-        """Goes on from a step, here or not: removes others, of which some process has no part."""
+        """Begins after a step, saved here or not: removes other checkpoints, of which a process may lack its part."""
         self.written = concurrent.futures.Future()
         self.written.set_result(step)
         self.keep(step)
@@ -83,7 +83,7 @@ class LocalCheckpoints:
         self.written = self.thread.submit(self.write, step, bits, {name: json.dumps(x) for name, x in words.items()})
 
     def finish(self) -> None:
-        """Waits for the last one; if it is not whole, the run goes on, as the others are there."""
+        """Waits until the last one is written; warns if it is not, as the shared checkpoints remain."""
         try:
             self.keep(on_all_processes(self.written.result))
         except OSError as error:

@@ -16,15 +16,15 @@ class ServeMetrics:
         self.engine = engine
         self.registry = CollectorRegistry()
         self.registry.register(self)
-        more = {"registry": self.registry}
-        self.answers = Counter("serve_answers", "HTTP responses, by status", ["status"], **more)
-        self.finished = Counter("serve_requests", "Choices, by finish reason", ["finish"], **more)
-        self.prompt_tokens = Counter("serve_prompt_tokens", "Prompt tokens", **more)
-        self.tokens = Counter("serve_tokens", "Generated tokens", **more)
+        where = {"registry": self.registry}
+        self.answers = Counter("serve_answers", "HTTP responses, by status", ["status"], **where)
+        self.finished = Counter("serve_requests", "Choices, by finish reason", ["finish"], **where)
+        self.prompt_tokens = Counter("serve_prompt_tokens", "Prompt tokens", **where)
+        self.tokens = Counter("serve_tokens", "Generated tokens", **where)
         waits = [0.005 * 2**i for i in range(14)]  # 5 ms to 41 s
-        self.first = Histogram("serve_time_to_first_token_seconds", "Time to first token", buckets=waits, **more)
+        self.first = Histogram("serve_time_to_first_token_seconds", "Time to first token", buckets=waits, **where)
         waits = [0.001 * 2**i for i in range(12)]  # 1 ms to 2 s
-        self.each = Histogram("serve_time_per_output_token_seconds", "Time per output token", buckets=waits, **more)
+        self.each = Histogram("serve_time_per_output_token_seconds", "Time per output token", buckets=waits, **where)
 
     def collect(self) -> Iterator[Metric]:
         engine = self.engine

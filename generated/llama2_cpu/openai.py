@@ -138,7 +138,7 @@ class Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         return self.max_completion_tokens or self.max_tokens
 
     def sampling(self, seed: int, room: int, vocab_size: int, special: dict[str, int]) -> SamplingParams:
-        """Returns the settings of one choice, with room for so many tokens; stop strings may be `special` tokens."""
+        """Returns the settings of one choice of at most `room` tokens; stop strings may be `special` tokens."""
         same = "temperature", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "ignore_eos"
         ends = [special[stop] for stop in self.stops if stop in special]  # which do not appear in the text
         return SamplingParams(

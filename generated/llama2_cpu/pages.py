@@ -141,7 +141,7 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array, scale:
     total = weights.sum(axis=-1, keepdims=True)
     sums = highest, total, weigh(weights, v)
 
-    # a processor's cache holds 1,024 keys with up to 16 queries; more pages than sequences would be read in vain
+    # a processor's cache holds 1,024 keys with up to 16 queries; reads of more pages than sequences would be wasted
     C = max(min(1024 // (S * -(-T // 16)), B), 1)
     cached = jnp.maximum(-(before // -S), 0)  # [B]: pages with cached keys; none for padding, which is at -1
     ends = jnp.cumsum(cached)  # [B]: where each sequence ends in the list of pages

@@ -42,10 +42,10 @@ def draw_scores(metrics: epath.Path, image: epath.Path) -> None:
                         scores[name][1].append(record[name])
     if scores:
         figure = Figure(figsize=(9, 2 * len(scores)), layout="constrained")
-        every = figure.subplots(len(scores), sharex=True, squeeze=False).ravel()
-        for axes, (name, (steps, values)) in zip(every, sorted(scores.items()), strict=True):
+        all_axes = figure.subplots(len(scores), sharex=True, squeeze=False).ravel()
+        for axes, (name, (steps, values)) in zip(all_axes, sorted(scores.items()), strict=True):
             axes.plot(steps, values, "o-")
             axes.set_ylabel(name.removeprefix("eval/"))
             axes.grid(alpha=0.3)
-        every[-1].set_xlabel("step of the optimizer")
+        all_axes[-1].set_xlabel("step of the optimizer")
         figure.savefig(image, dpi=150)

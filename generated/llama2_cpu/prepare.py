@@ -201,7 +201,7 @@ class PreparedFolder:
                     half.unlink()
 
     def finish(self, counts: dict[str, int]) -> None:
-        """Says that all shards are complete, and removes those of files that were repaired since."""
+        """Records that all shards are complete, and removes those of files that have changed since."""
         self.describe(counts)
         self.remove_halves()
         for old in {*self.path.glob("tokens-*")} - {self.path / name for name in self.plan}:
@@ -270,10 +270,11 @@ def prepare(
     check_apart(out, source, files)
     loaded = load_tokenizer(tokenizer, special_tokens)
     rules = {"source": source, "text_field": text_field, "tokenizer": identity(loaded)}
-    if are_chats(first_document(files, text_field)):
-        rules |= {"chat": Chats(load_tokenizer(tokenizer, special_tokens), tokenizer, loss_on).rules()}
-    if any(map(is_pair, first_document(files, text_field))):
-        rules |= {"pairs": True}
+    documents = first_document(files, text_field)
+    if are_chats(documents):
+        rules |= {"chat": Chats(loaded, tokenizer, loss_on).rules()}
+        if is_pair(documents[0]):
+            rules |= {"pairs": True}
     stats = sizes_and_times(files)
     shards = plan_shards(files, [size for size, _ in stats.values()])
     plan = {name_shard([(str(x), *stats[x]) for x in group], *part, rules): (group, *part) for group, *part in shards}

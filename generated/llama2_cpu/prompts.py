@@ -51,7 +51,7 @@ def read_prompt(line: bytes, source: str, tokenizer: AnyTokenizer, chats: WithTe
 
 
 def read_prompts(config: Config, tokenizer: AnyTokenizer, flag: str) -> list[Prompt]:
-    """Reads the JSONL files of --data or --eval-data, and tells how many prompts are too long. Refuses other rows."""
+    """Reads the JSONL files of --data or --eval-data, and prints how many prompts are too long. Refuses other rows."""
     data = config.data if flag == "--data" else config.eval_data
     chats = WithTemplate(tokenizer, config.tokenizer)
     prompts = list[Prompt]()

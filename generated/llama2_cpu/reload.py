@@ -34,7 +34,7 @@ def load_weights(engine: EngineThread, settings: ServeSettings, problem: concurr
             problem.set_result(str(error).partition("\n")[0])
 
     try:
-        _, *models, _ = load_to_serve(settings)
+        _, *models, _ = load_to_serve(settings)  # a list, so that `replace` can drop the last reference to the model
         engine.calls.put(lambda: replace(models))
     except (InputError, OSError, MemoryError, jax.errors.JaxRuntimeError) as error:
         problem.set_result(str(error).partition("\n")[0])

@@ -25,10 +25,10 @@ class Generation(Extension):
     def parse(self, parser: Parser) -> nodes.Node:
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.CallBlock(self.call_method("said"), [], [], body).set_lineno(line)
+        return nodes.CallBlock(self.call_method("wrap"), [], [], body).set_lineno(line)
 
     @jinja2.pass_context
-    def said(self, context: Context, caller: Callable[[], str]) -> str:
+    def wrap(self, context: Context, caller: Callable[[], str]) -> str:
         mark = context.get("generation_mark", "")
         return f"{mark}{caller()}{mark}"
 

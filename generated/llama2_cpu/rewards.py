@@ -16,25 +16,25 @@ import pebble
 
 from .errors import InputError, end_with_parent
 
-MOST = 1e6  # a larger reward is a mistake
+MAX_REWARD = 1e6  # a larger reward is a mistake
 
 
 def reward(function: Callable, prompt: Any, completion: str, row: dict[str, Any]) -> float | str | None:
     """Calls the function, in a process of its own. Returns the reward, None if there is none, or what went wrong."""
     try:
-        reward = function(prompt, completion, **row)
-        if reward is None:
+        result = function(prompt, completion, **row)
+        if result is None:
             return None
-        if isinstance(reward, str) or not abs(value := float(reward)) <= MOST:
-            return f"returned {reward!r}, and must return a number of at most {MOST:,.0f}, or None"
-        return value
+        if isinstance(result, str) or not abs(number := float(result)) <= MAX_REWARD:
+            return f"returned {result!r}, and must return a number of at most {MAX_REWARD:,.0f}, or None"
+        return number
     except BaseException as error:  # sys.exit() too
         *_, last = traceback.extract_tb(error.__traceback__)
         return f"{error!r} in {last.filename}:{last.lineno}"
 
 
 class Rewards:
-    """Rewards completions by `call`, some at a time, each in at most `seconds`."""
+    """Rewards completions by `call`, several at a time, each within `seconds`."""
 
     def __init__(self, name: str, seconds: float, flag: str = "--reward", call: Callable = reward):
         self.name = f"{flag} {name}"

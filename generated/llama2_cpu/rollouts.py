@@ -19,7 +19,7 @@ from jax import Array
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from .cluster import on_all_processes
+from .cluster import agree, on_all_processes
 from .config import Config
 from .data import Batches
 from .documents import fingerprint, identity
@@ -118,7 +118,7 @@ class Sampled:
     prompt: list[int]
     tokens: list[int]
     logprobs: list[float]  # of the tokens, by the engine
-    advantages: list[float]  # of the tokens; empty if it has no reward, or none to compare it with
+    advantages: list[float]  # of the tokens; empty without a reward, or without others in its group
 
 
 class Rollouts(Batches):
@@ -143,7 +143,7 @@ class Rollouts(Batches):
                 self.rewards.check(prompt.source, prompt.fields)
         elif config.reward:
             raise InputError("--teacher and --reward: give one of them")
-        self.round = 0
+        self.round = 0  # of the next rollout
         self.waiting = list[list[Sampled]]()  # the batches left of this round
         self.metrics: dict[str, float] = {}  # of a rollout, for its first batch; else none
         self.thread = concurrent.futures.ThreadPoolExecutor(1)
@@ -195,6 +195,7 @@ class Rollouts(Batches):
             values = np.ma.masked_invalid(multihost_utils.process_allgather(np.array([*self.metrics.values()])))
             means = values.mean(axis=0).filled(np.nan)  # over processes that have rewards
             self.metrics = dict(zip(self.metrics, means.tolist(), strict=True))
+            self.round += 1
             size = len(self.rows)
             self.waiting = [sampled[start : start + size] for start in range(0, len(sampled), size)]
         batch = self.batch(self.waiting.pop(0))
@@ -203,16 +204,16 @@ class Rollouts(Batches):
             batch["reference"] = multihost_utils.process_allgather(scored, tiled=True)[self.rows]
         return batch
 
-    def choose(self, count: int) -> list[Prompt]:
-        """Returns the prompts of this round; each epoch has an order of its own."""
+    def choose(self, number: int, count: int) -> list[Prompt]:
+        """Returns the prompts of a round, by its number; each epoch has an order of its own."""
         size = len(self.prompts)
-        places = range(self.round * count, (self.round + 1) * count)
+        places = range(number * count, (number + 1) * count)
         epochs = {place // size for place in places}
         orders = {epoch: np.random.default_rng([self.config.seed, epoch]).permutation(size) for epoch in epochs}
         return [self.prompts[orders[place // size][place % size]] for place in places]
 
     def generate(self, prompts: list[Prompt], seeds: list[int]) -> list[Request]:
-        """Samples completions with these seeds at temperature 1: as many of each prompt, one prompt after the other."""
+        """Samples a completion for each seed at temperature 1: the same number for each prompt, in their order."""
         config = self.config
         count = len(seeds)
         size = len(seeds) // max(1, len(prompts))
@@ -230,22 +231,21 @@ class Rollouts(Batches):
         while engine.queued or engine.running:
             engine.step()
         if self.environment:
-            talks = self.environment(prompts, [requests[place] for place in range(len(requests))], engine)
-            requests = dict(enumerate(talks))
+            chats = self.environment(prompts, [requests[place] for place in range(len(requests))], engine)
+            requests = dict(enumerate(chats))
         return [requests[place] for place in range(count)]
 
     def sample(self) -> tuple[int, list[Prompt], list[Request]]:
         """Returns the number of the next round, its prompts, and completions of each."""
         config = self.config
         count = self.config.batch_size * self.config.batches_per_rollout
-        number = self.round
-        prompts = self.choose(count // config.group_size)
+        number = self.round + len(self.pending)
+        prompts = self.choose(number, count // config.group_size)
         seeds = np.random.default_rng([config.seed, number]).integers(2**32, size=count).tolist()
         size, group = self.config.batch_size, self.config.group_size
         places = [start + row for start in range(0, len(seeds), size) for row in self.rows]
         prompts = [prompts[place // group] for place in places[::group]]
         seeds = [seeds[place] for place in places]
-        self.round += 1
         return number, prompts, self.generate(prompts, seeds)
 
     def rewarded(
@@ -257,10 +257,10 @@ class Rollouts(Batches):
             "rollout/cut_off": np.mean([request.finish == "length" for request in requests]),
         }
         if self.environment:
-            turns = [sum(message["role"] == "assistant" for message in talk.said) for talk in requests]
+            turns = [sum(message["role"] == "assistant" for message in chat.messages) for chat in requests]
             metrics |= {
                 "rollout/turns": np.mean(turns),
-                "rollout/unfinished_answers": np.mean([talk.is_unfinished for talk in requests]),
+                "rollout/unfinished_answers": np.mean([chat.is_unfinished for chat in requests]),
             }
         if self.config.teacher:
             advantages = teacher_advantages(self.config.teacher, requests)
@@ -273,7 +273,7 @@ class Rollouts(Batches):
     def completions(self, prompts: list[Prompt], requests: list[Request]) -> list[tuple[Any, str, dict[str, Any]]]:
         """Returns arguments of the reward function for each completion: prompt, completion, other fields."""
         if self.environment:
-            texts = [request.said for request in requests]
+            texts = [request.messages for request in requests]
         else:
             texts = [self.tokenizer.decode(x.tokens[:-1] if x.finish == "stop" else x.tokens) for x in requests]
         each = [prompt for prompt in prompts for _ in range(len(texts) // len(prompts))]
@@ -306,7 +306,7 @@ class Rollouts(Batches):
         return [[] if advantage is None else [advantage] * len(request.tokens) for request, advantage in pairs]
 
     def batch(self, sampled: list[Sampled]) -> dict[str, np.ndarray]:
-        """Returns a batch [rows, T]; weights, advantages and sampled_logprobs are 0 but where a target was sampled."""
+        """Returns a batch [rows, T]; weights, advantages and sampled_logprobs are 0 where no target was sampled."""
         shape = len(sampled), self.config.sequence_length
         batch = {name: np.zeros(shape, np.int32) for name in ("tokens", "targets", "positions", "segment_ids")}
         batch |= {name: np.zeros(shape, np.float32) for name in ("weights", "advantages", "sampled_logprobs")}
@@ -330,7 +330,7 @@ class Rollouts(Batches):
         return batch
 
     def epoch(self) -> float:
-        """Returns how often the prompts have come."""
+        """Returns how many epochs of the prompts are done."""
         config = self.config
         return self.round * config.batch_size * config.batches_per_rollout / config.group_size / len(self.prompts)
 
@@ -342,12 +342,13 @@ class Rollouts(Batches):
             for i, row in enumerate(self.rows)
         }
         # those after a reward that fails are sampled again
-        complete = [*itertools.takewhile(lambda one: not one.exception(), self.pending)]
-        results = [one.result() for one in complete]
-        for place, number in enumerate(self.rows):
-            states[number]["round"] -= len(self.pending) - len(complete)
-            states[number]["pending"] = [
-                [[*map(dataclasses.asdict, x[place :: len(self.rows)])], m] for x, m in results
+        complete = [*itertools.takewhile(lambda future: not future.exception(), self.pending)]
+        complete = complete[: -agree(-len(complete))]  # as many in each process, all of which sample the next one
+        results = [future.result() for future in complete]
+        for place, row in enumerate(self.rows):
+            states[row]["round"] += len(complete)
+            states[row]["pending"] = [
+                [[*map(dataclasses.asdict, sampled[place :: len(self.rows)])], metrics] for sampled, metrics in results
             ]
         return states
 
@@ -369,6 +370,7 @@ class Rollouts(Batches):
             by_row = [[Sampled(**one) for one in states[row]["pending"][number][0]] for row in self.rows]
             sampled = [*itertools.chain.from_iterable(zip(*by_row, strict=True))]
             self.pending.append(self.thread.submit(lambda *result: result, sampled, metrics))
+        self.round -= len(states[self.rows[0]].get("pending", []))
 
 
 def stop_rewarding(data: Batches) -> None:

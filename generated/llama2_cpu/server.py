@@ -180,7 +180,7 @@ class Server:
         self.draining = False
         self.started = int(time.time())
         self.active = 0  # answers in progress
-        self.reading = 0  # bytes of request bodies being received
+        self.unanswered = 0  # bytes of request bodies being received or tokenized
         # tokenize requests; one pool for each kind, so that a slow template does not block completions
         self.threads = {path: concurrent.futures.ThreadPoolExecutor(2) for path in ANSWERED}
         self.defaults = default_sampling(load_generation(self.config.tokenizer), sampled=True)
@@ -211,9 +211,13 @@ class Server:
             raise Refusal(503, "the server is shutting down: use another")
         if not self.engine.ready.is_set():
             raise Refusal(503, "the server is still compiling: try again")
-        content = await self.read_body(http)
-        prepared = functools.partial(self.prepare, kind, content)
-        request, prompts = await asyncio.get_running_loop().run_in_executor(self.threads[http.url.path], prepared)
+        content = bytearray()
+        try:
+            await self.read_body(http, content)
+            prepared = functools.partial(self.prepare, kind, bytes(content))
+            request, prompts = await asyncio.get_running_loop().run_in_executor(self.threads[http.url.path], prepared)
+        finally:
+            self.unanswered -= len(content)
         if request.model in self.engine.engine.adapters:
             prompts = [(prompt, dataclasses.replace(sampling, adapter=request.model)) for prompt, sampling in prompts]
         return Answer(self, request, prompts, request.salt(key), http.state.id)
@@ -239,15 +243,17 @@ class Server:
             sizes = f"{longest} in the {request.INPUT}, {request.least} in the completion"
             raise too_long(room, f"you requested {longest + request.least} tokens ({sizes})", request.INPUT)
         seed = None if request.seed is None else request.seed % 2**32
-        choices = [(p, fold_seed(seed, place, i)) for place, p in enumerate(encoded) for i in range(request.n)]
-        prompts = [(p, request.sampling(seed, room - len(p), size, self.special)) for p, seed in choices]
-        return request, [scored(*one) for one in prompts] if request.limit == 0 else prompts
+        prompts = []
+        for place, prompt in enumerate(encoded):
+            for choice in range(request.n):
+                sampling = request.sampling(fold_seed(seed, place, choice), room - len(prompt), size, self.special)
+                prompts.append((prompt, sampling))
+        return request, [scored(*pair) for pair in prompts] if request.limit == 0 else prompts
 
-    async def read_body(self, http: requests.Request) -> bytes:
-        """Reads a request body. Refuses other content types than JSON, which any web page can make a browser send."""
+    async def read_body(self, http: requests.Request, content: bytearray) -> None:
+        """Reads a body into `content`. Refuses other types than JSON, which any web page can make a browser send."""
         if http.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise Refusal(415, "send JSON, with Content-Type: application/json")
-        content = bytearray()
         most = self.settings.max_body
         seconds = self.settings.client_seconds
         too_large = Refusal(413, f"the request has more than {most:,} bytes")
@@ -257,18 +263,15 @@ class Server:
             async with asyncio.timeout(seconds):
                 async for part in http.stream():
                     content += part
-                    self.reading += len(part)
+                    self.unanswered += len(part)
                     if len(content) > most:
                         raise too_large
-                    if self.reading > 16 * most:  # protects memory against many slow clients
+                    if self.unanswered > 16 * most:  # protects memory against many clients, or slow ones
                         raise Refusal(429, "too many large requests at once: try again")
         except TimeoutError:
             raise Refusal(408, f"the request took more than {seconds} seconds to arrive") from None
         except requests.ClientDisconnect:
             raise Refusal(400, "the client disconnected") from None  # only logged
-        finally:
-            self.reading -= len(content)
-        return bytes(content)
 
     def check_client(self, http: requests.Request) -> str:
         """Returns the client's API key after checking it; "" if the server has no keys."""
@@ -346,7 +349,7 @@ def load_engine(settings: ServeSettings) -> tuple[Engine, AnyTokenizer]:
 
 
 def run_server(settings: ServeSettings) -> None:
-    """Serves until SIGTERM or SIGINT, or until the engine fails, which the exit code of the process tells."""
+    """Serves until SIGTERM or SIGINT, or until the engine fails, which the exit code shows."""
     if settings.model in adapter_directories(settings.lora_modules):
         raise InputError(f"--lora-modules {settings.model}: the model has that name: give another, or --model")
     join_job()

@@ -46,7 +46,7 @@ class EngineModel:
         self.tokenizer_name = tokenizer.digest  # for caches of requests
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
-        """Tokenizes a text with the tokenizer's prefix, unless it begins with bos, as texts of chat templates may."""
+        """Tokenizes a text with the tokenizer's prefix, unless it begins with bos, as a chat template's may."""
         if add_special_tokens is None:
             add_special_tokens = not (self.bos and string.startswith(self.bos))
         tokens = self.reader.encode_prompt(string)
@@ -55,12 +55,13 @@ class EngineModel:
         return tokens if add_special_tokens else tokens[start:end]
 
     def run(self, prompts: list[tuple[list[int], SamplingParams]]) -> Iterator[tuple[int, Request]]:
-        """Yields requests with their places in `prompts`, whenever there is more of them; few wait at a time."""
+        """Yields requests with their places in `prompts` whenever they have new tokens; queues few at a time."""
         # by their tokens, so that those with a common prefix follow each other
         waiting = iter(sorted(range(len(prompts)), key=lambda place: prompts[place][0]))
+        most_queued = min(self.engine.settings.max_sequences, self.engine.settings.queue)
         places: dict[Request, int] = {}
         while True:
-            while len(self.engine.queued) < self.engine.settings.max_sequences:
+            while len(self.engine.queued) < most_queued:
                 if (place := next(waiting, None)) is None:
                     break
                 places[self.engine.add(*prompts[place])] = place
@@ -116,12 +117,11 @@ class EngineModel:
                 f"max_gen_toks {most}: must be less than {self.max_length}, the longest text: "
                 "give --gen-kwargs max_gen_toks=NUMBER"
             )
-        temperature = options.get("temperature", 1.0) if sampled else 0.0
-        if others := options.keys() - {"temperature", "top_k", "top_p", "min_p", "repetition_penalty"}:
+        temperature = options.pop("temperature", 1.0)
+        if others := options.keys() - {"top_k", "top_p", "min_p", "repetition_penalty"}:
             raise InputError(f"generation_kwargs {', '.join(sorted(others))}: not supported: remove them from the task")
-        options.pop("temperature", None)
         stops = [stop for stop in [*until, self.reader.special.get(self.reader.eos)] if stop]
-        return SamplingParams(max_tokens=most, temperature=temperature, seed=seed, **options), stops
+        return SamplingParams(max_tokens=most, temperature=temperature if sampled else 0.0, seed=seed, **options), stops
 
     def generate_until(self, requests: list[Any], **_: Any) -> list[str]:
         """Continues texts up to a stop string, which is not in the answer."""
@@ -204,8 +204,8 @@ def score_tasks(config: Config, model: Decoder, mesh: Mesh, table: Any) -> dict[
     tokenizer = load_tokenizer(config.tokenizer)
     sizes = EngineSettings(max_length=config.sequence_length)
     engine = Engine(config, model, load_ends(tokenizer, config.tokenizer), sizes, mesh)
-    how = {"limit": config.eval_tasks_limit or None, "log_samples": False}
-    results = evaluate_tasks(engine, tokenizer, None, config.eval_tasks, table, **how)
+    options = {"limit": config.eval_tasks_limit or None, "log_samples": False}
+    results = evaluate_tasks(engine, tokenizer, None, config.eval_tasks, table, **options)
     numbers = {(task, name): x for task, scores in results["results"].items() for name, x in scores.items()}
     numbers = {key: float(x) for key, x in numbers.items() if isinstance(x, float) and "_stderr," not in key[1]}
     return {f"eval/{task}/{name.removesuffix(',none')}": x for (task, name), x in numbers.items()}

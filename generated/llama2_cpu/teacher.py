@@ -25,7 +25,7 @@ START_ONE = "start a server of a model with the same tokenizer"
 
 
 def teacher_logprobs(url: str, requests: list[Request]) -> list[list[float]]:
-    """Asks a server, once, for its log-probabilities of sampled tokens. Raises InputError if it has none."""
+    """Asks a server for its log-probabilities of sampled tokens. Raises InputError if it gives none."""
     fields = {"prompt": [request.sequence for request in requests], "max_tokens": 1, "echo": True, "logprobs": 0}
     content = json.dumps(fields).encode()
     header = {"Content-Type": "application/json"}
@@ -37,7 +37,7 @@ def teacher_logprobs(url: str, requests: list[Request]) -> list[list[float]]:
             scored = {choice["index"]: choice["logprobs"]["token_logprobs"] for choice in choices}
             logprobs = [[float(x) for x in scored[i][len(one.prompt) : -1]] for i, one in enumerate(requests)]
             if any(len(scored[i]) != len(one.sequence) + 1 for i, one in enumerate(requests)):  # and the token it adds
-                raise ValueError("it has scored other tokens")
+                raise ValueError("it scored other tokens")
             if not all(-1e4 <= x <= 1e-3 for scores in logprobs for x in scores):
                 raise ValueError("it gives numbers that are no log-probabilities")
             return logprobs
@@ -45,9 +45,8 @@ def teacher_logprobs(url: str, requests: list[Request]) -> list[list[float]]:
             is_response = isinstance(error, urllib.error.HTTPError)
             if not seconds or (is_response and error.code < 500 and error.code not in BUSY):
                 body = error.read(300).decode(errors="replace") if is_response else ""
-                raise InputError(
-                    f"--teacher {url}: does not answer: {error!r} {body}".strip() + f": {START_ONE}"
-                ) from None
+                problem = f"--teacher {url}: does not answer: {error!r} {body}".strip()
+                raise InputError(f"{problem}: {START_ONE}") from None
             time.sleep(seconds)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise InputError(f"--teacher {url}: gives no log-probabilities: {error!r}: {START_ONE}") from None

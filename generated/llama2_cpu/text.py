@@ -32,28 +32,29 @@ def load_generation(tokenizer: str) -> dict[str, Any]:
     if file is None:
         return {"eos_token_id": set()}
     try:
-        said = {name: value for name, value in json.loads(file.read_text()).items() if value is not None}
-        ends = {*map(operator.index, np.ravel(said.get("eos_token_id", [])))}
+        settings = {name: value for name, value in json.loads(file.read_text()).items() if value is not None}
+        ends = {*map(operator.index, np.ravel(settings.get("eos_token_id", [])))} - {-1}  # some write -1 for none
     except (AttributeError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{file}: eos_token_id must be a token or several: {error}: fix or remove it") from None
-    if said.get("top_k") == -1:
-        said["top_k"] = 0  # another way to write all tokens
+    if settings.get("top_k") == -1:
+        settings["top_k"] = 0  # another way to write all tokens
     for name, (least, most) in SAMPLING_BOUNDS.items():
-        number = said.get(name, least)
+        number = settings.get(name, least)
         kinds = (int,) if name == "top_k" else (int, float)
         if type(number) not in kinds or not least <= number <= most:
             raise InputError(f"{file}: {name} is {number!r}: must be a number from {least} to {most:,}: fix it")
-    return {name: said[name] for name in ("do_sample", *SAMPLING_BOUNDS) if name in said} | {"eos_token_id": ends}
+    sampling = {name: settings[name] for name in ("do_sample", *SAMPLING_BOUNDS) if name in settings}
+    return sampling | {"eos_token_id": ends}
 
 
-def default_sampling(said: dict[str, Any], sampled: bool) -> dict[str, float]:
+def default_sampling(settings: dict[str, Any], sampled: bool) -> dict[str, float]:
     """Returns the sampling settings for what `load_generation` found.
 
     Args:
         sampled: "do_sample" where it is absent: true in vLLM's server, false in transformers.
     """
-    sampling = {"temperature": 1.0} | {name: said[name] for name in SAMPLING_BOUNDS if name in said}
-    if said.get("do_sample", sampled):
+    sampling = {"temperature": 1.0} | {name: settings[name] for name in SAMPLING_BOUNDS if name in settings}
+    if settings.get("do_sample", sampled):
         return sampling
     return {"temperature": 0.0} | {name: x for name, x in sampling.items() if name == "repetition_penalty"}
 

@@ -19,7 +19,7 @@ from jax import Array
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, PartitionSpec
 
-from .chats import print_remarks
+from .chats import print_chat_warnings
 from .checkpoints import Checkpoints, changes, checksums
 from .cluster import (
     DirectoryLock,
@@ -103,7 +103,7 @@ def piece_sizes(source: grain.MapDataset) -> grain.MapDataset:
 
 
 def steps_left(data: Batches, epochs: float) -> int:
-    """Counts the batches until the documents have come so often, by packing them without reading them again."""
+    """Counts the batches left in so many epochs, by packing the documents again from their lengths alone."""
     counted = copy.copy(data)
     steps = 0
     weights = [weight for weight, _ in split_mixture(data.config.data)]
@@ -301,5 +301,5 @@ def train(config: Config) -> None:
         end_preempted(step)
     if checkpoints.on_local_disks:
         checkpoints.on_local_disks.finish()
-    print_remarks()
+    print_chat_warnings()
     print(f"checkpoints and metrics: {directory}")

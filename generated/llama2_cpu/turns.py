@@ -27,11 +27,11 @@ def find_calls(text: str) -> list[dict[str, Any]]:
     return [{"type": "function", "function": x | {"arguments": json.loads(x["arguments"])}} for x in calls]
 
 
-def answer(function: Callable, prompt: list[Any], said: list[Any], row: dict[str, Any]) -> list[Any] | str:
+def answer(function: Callable, prompt: list[Any], messages: list[Any], row: dict[str, Any]) -> list[Any] | str:
     """Calls the function, in a process of its own. Returns the messages that it adds, or what went wrong."""
     try:
-        answer = function([*prompt, *said], **row)
-        text = json.dumps([] if answer is None else answer, ensure_ascii=False)
+        result = function([*prompt, *messages], **row)
+        text = json.dumps([] if result is None else result, ensure_ascii=False)
         # half of a surrogate pair becomes U+FFFD, as in data: a tool may repeat what the model wrote
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         if (size := len(text.encode())) > 1_000_000:
@@ -52,7 +52,7 @@ class Conversation(Request):
     """A prompt and all that follows it. Tokens that the model did not sample have NaN as their log-probability."""
 
     row: Any = None  # the Prompt
-    said: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # messages after it
+    messages: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # after the prompt
     is_unfinished: bool = False  # whether the function did not answer in time
 
 
@@ -73,51 +73,51 @@ class Environment:
             self.function.check(row.source, row.fields, ["messages"])
 
     def __call__(self, rows: list[Any], requests: list[Request], engine: Engine) -> list[Conversation]:
-        """Returns whole chats that begin with these requests, as many of each row."""
+        """Continues chats to their end, from requests for their first turns: the same number for each row."""
         each = [row for row in rows for _ in range(len(requests) // len(rows))]
-        talks = [Conversation(x.prompt, x.sampling, row=row) for x, row in zip(requests, each, strict=True)]
-        newest = dict(zip(talks, requests, strict=True))
+        chats = [Conversation(x.prompt, x.sampling, row=row) for x, row in zip(requests, each, strict=True)]
+        newest = dict(zip(chats, requests, strict=True))
         turn = 0
         while newest:
             turn += 1
-            for talk, request in newest.items():
-                self.add_turn(talk, request)
-            going = [talk for talk in newest if talk.finish == "stop" and turn < self.config.max_turns]
-            answers = self.function([(talk.row.prompt, talk.said, talk.row.fields) for talk in going])
+            for chat, request in newest.items():
+                self.add_turn(chat, request)
+            going = [chat for chat in newest if chat.finish == "stop" and turn < self.config.max_turns]
+            answers = self.function([(chat.row.prompt, chat.messages, chat.row.fields) for chat in going])
             newest = {}
-            for talk, answer in zip(going, answers, strict=True):
-                talk.is_unfinished = answer is None
-                if answer and (room := self.add_answer(talk, answer)) > 0:
+            for chat, answer in zip(going, answers, strict=True):
+                chat.is_unfinished = answer is None
+                if answer and (room := self.add_answer(chat, answer)) > 0:
                     # of the first turn's seed and the number of this one
-                    (seed,) = np.random.SeedSequence([talk.sampling.seed, turn]).generate_state(1).tolist()
-                    sampling = dataclasses.replace(talk.sampling, seed=seed, max_tokens=room)
-                    newest[talk] = engine.add(talk.sequence, sampling)
+                    (seed,) = np.random.SeedSequence([chat.sampling.seed, turn]).generate_state(1).tolist()
+                    sampling = dataclasses.replace(chat.sampling, seed=seed, max_tokens=room)
+                    newest[chat] = engine.add(chat.sequence, sampling)
             while engine.queued or engine.running:
                 engine.step()
-        return talks
+        return chats
 
-    def add_turn(self, talk: Conversation, request: Request) -> None:
+    def add_turn(self, chat: Conversation, request: Request) -> None:
         """Adds a turn of the assistant."""
-        talk.tokens, talk.logprobs = talk.tokens + request.tokens, talk.logprobs + request.logprobs
-        talk.finish = request.finish
-        text = self.tokenizer.decode(request.tokens[:-1] if talk.finish == "stop" else request.tokens)
+        chat.tokens, chat.logprobs = chat.tokens + request.tokens, chat.logprobs + request.logprobs
+        chat.finish = request.finish
+        text = self.tokenizer.decode(request.tokens[:-1] if chat.finish == "stop" else request.tokens)
         calls = find_calls(text)
-        talk.said.append({"role": "assistant", "content": text} | ({"tool_calls": calls} if calls else {}))
+        chat.messages.append({"role": "assistant", "content": text} | ({"tool_calls": calls} if calls else {}))
 
-    def add_answer(self, talk: Conversation, answer: list[dict[str, Any]]) -> int:
+    def add_answer(self, chat: Conversation, answer: list[dict[str, Any]]) -> int:
         """Adds messages after a turn, unless they end the chat. Returns how many tokens the next turn may have."""
-        end, *tokens = self.between(talk, answer)
-        if end != talk.tokens[-1]:
+        end, *tokens = self.between(chat, answer)
+        if end != chat.tokens[-1]:
             return 0  # the model ended its text, but not as a turn ends
-        room = self.config.completion_tokens - len(talk.tokens) - len(tokens)
+        room = self.config.completion_tokens - len(chat.tokens) - len(tokens)
         if room < 1:
-            talk.finish = "length"
+            chat.finish = "length"
         else:
-            talk.said, talk.tokens = talk.said + answer, talk.tokens + tokens
-            talk.logprobs = talk.logprobs + [math.nan] * len(tokens)
+            chat.messages, chat.tokens = chat.messages + answer, chat.tokens + tokens
+            chat.logprobs = chat.logprobs + [math.nan] * len(tokens)
         return room
 
-    def between(self, talk: Conversation, answer: list[dict[str, Any]]) -> list[int]:
+    def between(self, chat: Conversation, answer: list[dict[str, Any]]) -> list[int]:
         """Returns the tokens that the template writes after the newest turn, the first of which ends it.
 
         What the model sampled is not written again: the template gets a mark in its place. Raises InputError if it
@@ -125,14 +125,14 @@ class Environment:
         """
         template = self.chats.template
         tokens = list[int]()
-        messages = [*talk.said, *answer]
+        messages = [*chat.messages, *answer]
         try:
-            after = self.render(talk, messages, True)
-            # with what asks for the newest turn, or without, which some templates change afterwards
-            befores = [self.render(talk, talk.said[:-1], asks) for asks in (True, False)]
+            after = self.render(chat, messages, True)
+            # with the generation prompt of the newest turn, or without it, as some templates change it afterwards
+            befores = [self.render(chat, chat.messages[:-1], flag) for flag in (True, False)]
             if not any(after[:-2] == x[:-1] and "".join(after[-2:-1]).startswith(x[-1]) for x in befores):
                 raise ValueError("it writes what comes before in another way, once these follow")
-            if len(self.render(talk, messages, True, ("assistant", "tool", "user"))) <= len(messages):
+            if len(self.render(chat, messages, True, ("assistant", "tool", "user"))) <= len(messages):
                 raise ValueError("it leaves messages out")
             for mark, part in template.parts(after[-1].lstrip()):
                 encoded = template.tokenizer.encode_batch_fast([part], add_special_tokens=False)[0].ids
@@ -141,17 +141,17 @@ class Environment:
                 raise ValueError(f"it writes {after[-1][:20]!r} after a turn, and no token that ends a text")
         except (AttributeError, LookupError, RecursionError, TemplateError, TypeError, ValueError) as error:
             what = f"{self.function.name}: the chat template cannot add {str(answer)[:200]}: {error}"
-            raise InputError(f"{talk.row.source}: {what}: answer by another role, or give another template") from None
+            raise InputError(f"{chat.row.source}: {what}: answer by another role, or give another template") from None
         return tokens
 
     def render(
-        self, talk: Conversation, said: list[Any], asks: bool, roles: tuple[str, ...] = ("assistant",)
+        self, chat: Conversation, added: list[Any], add_generation_prompt: bool, roles: tuple[str, ...] = ("assistant",)
     ) -> list[str]:
         """Returns what the template writes around messages of these roles after the prompt, if it leaves none out."""
-        tools, names = self.chats.options(talk.row.fields)
-        messages, tools, names = self.chats.template.marked([[*talk.row.prompt, *said], tools or None, names])
-        for message in messages[len(talk.row.prompt) :]:
+        tools, names = self.chats.options(chat.row.fields)
+        messages, tools, names = self.chats.template.marked([[*chat.row.prompt, *added], tools or None, names])
+        for message in messages[len(chat.row.prompt) :]:
             if message["role"] in roles:
                 message.pop("tool_calls", None)
                 message["content"] = END
-        return self.chats.template.render(messages, tools, names, asks).split(END)
+        return self.chats.template.render(messages, tools, names, add_generation_prompt).split(END)

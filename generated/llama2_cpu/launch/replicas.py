@@ -89,7 +89,7 @@ class Replica:
 
 
 def session(headers: dict[str, str], body: bytes) -> str:
-    """Returns what the requests of a session share, and so the prefix of their prompts; "" if nothing tells.
+    """Returns a key of the session that a request belongs to, whose prompts share a prefix; "" without one.
 
     It is what the client says, else the messages of a chat up to the first of the user.
     """

@@ -180,7 +180,7 @@ def make_batches(config) -> Batches:
 
 
 def test_batches_have_weights_on_answers_and_tell_of_the_rest(config, tmp_path, capsys):
-    importlib.import_module("..chats", __package__).TOLD.clear()
+    importlib.import_module("..chats", __package__).WARNED_CHATS.clear()
     tokenizer = load_tokenizer(config.tokenizer)
     texts = write_chats(tmp_path / "texts.jsonl", [{"text": f"text {i}"} for i in range(9)])
     for data in config.data, f"1:{config.data},1:{texts}":

@@ -26,7 +26,7 @@ from .small import SMALL
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of lm-eval and what it imports
 LONGEST = 128
-FLAGS = {"max_length": LONGEST, "max_sequences": 4, "page_size": 4, "chunk": 16}
+FLAGS = {"max_length": LONGEST, "max_sequences": 4, "page_size": 4, "chunk": 16, "queue": 2}
 TASKS = {
     "choices": {
         "output_type": "multiple_choice",

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ..chat_rows import CHAT_MARK
-from ..chats import TOLD, Chats
+from ..chats import WARNED_CHATS, Chats
 from ..config import PRESETS
 from ..data import Batches
 from ..documents import open_documents
@@ -106,7 +106,7 @@ def make_batches(config) -> Batches:
 
 
 def test_pairs_stay_together_in_batches(config, tmp_path, capsys):
-    TOLD.clear()
+    WARNED_CHATS.clear()
     tokenizer = load_tokenizer(config.tokenizer)
     seen = set()
     for row in itertools.islice(read_sequences(config, "train"), 40):

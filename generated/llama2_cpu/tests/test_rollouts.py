@@ -5,6 +5,7 @@ import dataclasses
 import json
 import shutil
 import statistics
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,7 @@ from ..parallel import make_mesh
 from ..request import Request
 from ..rollouts import Rollouts
 from ..settings import EngineSettings, SamplingParams
+from ..sources import Texts, saving
 from ..step import grpo_loss, loss
 from ..trainer import train
 from .engines import WIDE, wide_model
@@ -189,6 +191,33 @@ def test_rewards_that_fail_are_told(settings, name):
     for _ in range(2):  # as an evaluation may follow
         with pytest.raises(InputError, match=told):
             next(found)
+    assert {state["round"] for state in found.get_state().values()} == {0}  # which a run that goes on samples again
+
+
+def test_a_document_that_cannot_be_read_loses_no_sequence(tmp_path):
+    """Whichever one it is: once it is mended, a run goes on with the batch that it could not make."""
+    config = dataclasses.replace(WIDE, data=str(tmp_path), eval_share=0.0, batch_size=8)
+    sharding = NamedSharding(make_mesh(1, 1, 1), PartitionSpec())
+    manager = SimpleNamespace(latest_step=lambda: 0)
+    files = [tmp_path / f"{number}.txt" for number in range(100, 400)]
+    for file in files:
+        file.write_bytes(b"x" * (int(file.stem) % 13))
+    unbroken = Texts(config, sharding)
+    batches = [next(unbroken)["tokens"] for _ in range(10)]
+    for file in files[110], files[170], files[200]:
+        data = Texts(config, sharding)
+        text = file.read_bytes()
+        made = 0
+        file.write_bytes(b"\xff" * len(text))
+        with pytest.raises(InputError, match=f"{file}: byte 0 is not UTF-8"):
+            while True:
+                with saving(SimpleNamespace(manager=manager), 0, None, data):
+                    next(data)
+                made += 1
+        state = data.get_state()
+        file.write_bytes(text)
+        data.set_state(state, made)
+        np.testing.assert_array_equal(next(data)["tokens"], batches[made])
 
 
 def test_what_is_done_is_saved_if_a_reward_fails(settings, tmp_path):
@@ -223,8 +252,8 @@ def test_held_out_prompts_have_a_completion_each(settings, tmp_path):
 def test_some_completions_have_no_reward(settings, name, capfd):
     config = dataclasses.replace(WIDE, **settings | {"reward": f"rewarding:{name}"}, reward_seconds=1.0)
     found = rollouts(config)
-    rewards = found.rewards([(prompt.prompt, "", prompt.fields) for prompt in found.choose(2)])
-    assert rewards == [None if len(prompt.prompt) > 3 else 1 for prompt in found.choose(2)] and None in rewards
+    rewards = found.rewards([(prompt.prompt, "", prompt.fields) for prompt in found.choose(0, 2)])
+    assert rewards == [None if len(prompt.prompt) > 3 else 1 for prompt in found.choose(0, 2)] and None in rewards
     assert ("taken as None" in capfd.readouterr().err) == (name != "nothing")
 
 
@@ -241,7 +270,7 @@ def test_missing_rewards_count_nowhere(settings, tmp_path, share, scales):
     rewards = np.where(draw.random(count) < share, None, draw.integers(-3, 1, count)).tolist()
     found.rewards = lambda asked: rewards[: len(asked)]
     requests = [Request([1], SamplingParams(), [2] * (1 + i % 4), [-1.0] * (1 + i % 4)) for i in range(count)]
-    sampled, metrics = found.rewarded(0, found.choose(count // size), requests)
+    sampled, metrics = found.rewarded(0, found.choose(0, count // size), requests)
     known = [reward for reward in rewards if reward is not None]
     assert metrics["rollout/missing_rewards"] == 1 - len(known) / count
     np.testing.assert_allclose(metrics["rollout/reward"], statistics.mean(known) if known else np.nan)

@@ -77,19 +77,34 @@ SCORES = (
 )
 
 
-@pytest.mark.parametrize("scores", [*SCORES, None, 3])
-def test_a_teacher_of_other_tokens_is_refused(scores):
+def ask_teacher(*answers: tuple[int, object]) -> list[list[float]]:
+    """Asks for the score of a token a server that gives these statuses and scores, one after the other."""
+
     class Teacher(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
-            choice = {"index": 0, "logprobs": {"token_logprobs": scores}}
-            self.send_response(200)
+            status, scores = waiting.pop(0)
+            self.send_response(status)
             self.end_headers()
-            self.wfile.write(json.dumps({"choices": [choice]}).encode())
+            self.wfile.write(json.dumps({"choices": [{"index": 0, "logprobs": {"token_logprobs": scores}}]}).encode())
 
         def log_message(self, *_):
             pass
 
+    waiting = [*answers]
     with http.server.HTTPServer(("localhost", 0), Teacher) as server:
-        threading.Thread(target=server.handle_request).start()
-        with pytest.raises(InputError, match="gives no log-probabilities"):
-            teacher_logprobs(f"http://localhost:{server.server_port}", [Request([1], SamplingParams(), [2])])
+        threading.Thread(target=lambda: [server.handle_request() for _ in answers], daemon=True).start()
+        return teacher_logprobs(f"http://localhost:{server.server_port}", [Request([1], SamplingParams(), [2])])
+
+
+@pytest.mark.parametrize("scores", [*SCORES, None, 3])
+def test_a_teacher_of_other_tokens_is_refused(scores):
+    with pytest.raises(InputError, match="gives no log-probabilities"):
+        ask_teacher((200, scores))
+
+
+def test_a_busy_teacher_is_asked_again(monkeypatch):
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    scored = 200, [None, -2.0, -1.0]
+    assert ask_teacher((429, None), (503, None), (408, None), scored) == [[-2.0]]
+    with pytest.raises(InputError, match=r"does not answer: .*404"):
+        ask_teacher((404, None), scored)

@@ -7,7 +7,9 @@ import pytest
 from etils import epath
 
 from ..chat_template import load_chat_template
-from ..choices import Stops, StopString, TokenScore, completion_logprobs
+from ..choices import Choice, Stops, StopString, TokenScore, completion_logprobs
+from ..request import Request
+from ..settings import SamplingParams
 from ..text import Detokenizer
 from ..tokenizer import FileTokenizer, token_bytes
 from .made_tokenizers import CHECKPOINTS, KINDS, fallback, save_as_transformers_does
@@ -38,6 +40,27 @@ def test_text_comes_as_it_is_decoded_at_once(kind, tmp_path):
             stops = Stops([StopString("never there"), StopString(stop)])
             assert "".join(stops.add(piece) for piece in pieces if not stops.matched) == whole[: whole.find(stop)]
             assert stops.matched
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_echo_and_its_answer_make_up_the_text(kind, tmp_path):
+    """Wherever the prompt ends, within a character too; an answer without tokens has no text."""
+    tokenizer = KINDS[kind](tmp_path)
+    draw = random.Random(0)
+
+    def read(prompt: list[int], tokens: list[int], is_scored: bool, echo: bool) -> str:
+        sampling = SamplingParams(logit_bias=dict.fromkeys(tokens, 1e9) if is_scored else {})
+        request = Request(prompt, sampling, tokens, [-1.0] * len(tokens), [{} for _ in tokens])
+        choice = Choice(request, tokenizer, [])
+        text = choice.echo(is_scored).text if echo else ""
+        return text + choice.advance(0 if is_scored else len(tokens), "length").text
+
+    for _ in range(20):
+        tokens = [token for text in draw.choices(PIECES, k=4) for token in tokenizer.encode(text)]
+        whole = tokenizer.decode(tokens)
+        assert [read(tokens[:-1], tokens[-1:], True, echo) for echo in (True, False)] == [whole, ""]
+        for cut in range(1, len(tokens)):
+            assert read(tokens[:cut], tokens[cut:], False, True) == whole
 
 
 def test_texts_of_tokens_make_up_the_text_and_are_told_apart(tmp_path):

@@ -96,7 +96,7 @@ def test_the_model_learns_from_what_it_sampled_alone(settings):
     for talk in talks:
         given = np.isnan(talk.logprobs)
         at, count = 0, 0
-        for place, message in enumerate(talk.said):
+        for place, message in enumerate(talk.messages):
             if message["role"] == "assistant":
                 end = next((i for i in range(at, len(given)) if talk.tokens[i] == EOS), len(given))
                 assert not given[at : end + 1].any()
@@ -114,7 +114,7 @@ def test_the_model_learns_from_what_it_sampled_alone(settings):
         turns.append(count)
     assert max(turns) == 3
     (alone,) = found.generate([prompts[1]], [8])
-    assert (alone.tokens, alone.said) == (talks[1].tokens, talks[1].said)
+    assert (alone.tokens, alone.messages) == (talks[1].tokens, talks[1].messages)
 
 
 def test_a_stopped_run_goes_on_to_the_bit(settings, tmp_path):
@@ -149,15 +149,16 @@ def test_functions_that_do_not_end_end_the_chat(settings, name, capfd):
     config = dataclasses.replace(WIDE, **settings | {"environment_function": f"answering:{name}"}, reward_seconds=1.0)
     found = rollouts(config)
     talks = found.generate(found.prompts, [7, 8, 9])
-    assert len(talks[1].said) == 1 < max(len(talk.said) for talk in talks)
+    assert len(talks[1].messages) == 1 < max(len(talk.messages) for talk in talks)
     assert [talk.is_unfinished for talk in talks] == [False, True, False]
     assert f"answering:{name}: on the completion" in (said := capfd.readouterr().err) and ": taken as None" in said
 
 
 def test_functions_that_fail_are_told(settings):
-    config = dataclasses.replace(WIDE, **settings | {"environment_function": "answering:raises"})
+    data = rollouts(dataclasses.replace(WIDE, **settings | {"environment_function": "answering:raises"}))
     with pytest.raises(InputError, match=r"answering:raises: on the completion .*KeyError.*answering\.py:\d+: fix the"):
-        next(rollouts(config))
+        next(data)
+    assert {state["round"] for state in data.get_state().values()} == {0}  # which a run that goes on samples again
 
 
 NO_ANSWERS = (
@@ -209,7 +210,7 @@ def test_templates_that_cannot_go_on_are_refused(template, settings, tmp_path):
     row = Prompt("x:1", [{"role": "user", "content": "a"}], {"bonus": 1}, [1])
     tokenizer = load_tokenizer(config.tokenizer)
     environment = Environment(config, tokenizer, load_ends(tokenizer, config.tokenizer), [row])
-    talk = Conversation([1], SamplingParams(), row=row, said=[{"role": "assistant", "content": "b"}])
+    talk = Conversation([1], SamplingParams(), row=row, messages=[{"role": "assistant", "content": "b"}])
     with pytest.raises(
         InputError, match=f"x:1: .*: the chat template cannot add .*{CANNOT_GO_ON[template]}.*: answer by another"
     ):
