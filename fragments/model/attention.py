@@ -24,7 +24,8 @@ class Attention(nnx.Module):
         std = config.init_std
         with point("Attention.query_key_value", D, N, H, std, rngs):
             K = config.kv_heads
-            self.query = Linear("BTD,DNH->BTNH", (D, N, H), ("embed", "heads", "head_size"), std, rngs)
+            with point("Attention.query", D, N, H, std, rngs):
+                self.query = Linear("BTD,DNH->BTNH", (D, N, H), ("embed", "heads", "head_size"), std, rngs)
             self.key = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
             self.value = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
         self.out = Linear("BTNH,NHD->BTD", (N, H, D), ("heads", "head_size", "embed"), std, rngs)
@@ -32,7 +33,8 @@ class Attention(nnx.Module):
 
     def __call__(self, x: Array) -> Array:
         with point("Attention.project", x):
-            q = self.query(x)  # [B, T, N, H]
+            with point("Attention.queries", x):
+                q = self.query(x)  # [B, T, N, H]
             k = self.key(x)  # [B, T, K, H]
             v = self.value(x)  # [B, T, K, H]
         q, (k, v) = checkpoint_name(q, "query"), checkpoint_name((k, v), "key_value")
@@ -56,7 +58,8 @@ def _(parameters, attention, config):
 @splice("hf.layer_tensors")
 def _():
     with point("hf.query_key_value"):
-        yield "attention.query.kernel", "model.layers.{}.self_attn.q_proj.weight", "d n h -> (n h) d"
+        with point("hf.query"):
+            yield "attention.query.kernel", "model.layers.{}.self_attn.q_proj.weight", "d n h -> (n h) d"
         yield "attention.key.kernel", "model.layers.{}.self_attn.k_proj.weight", "d k h -> (k h) d"
         yield "attention.value.kernel", "model.layers.{}.self_attn.v_proj.weight", "d k h -> (k h) d"
     with point("hf.out"):

@@ -4,32 +4,16 @@ Source: Liquid AI 2025, arXiv 2511.23404, section 2 (the double-gated short conv
 """
 
 import jax
-import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
 from generator.language import layers, splice, threaded
-from generator.language.roles import Linear, ModelConfig, Norm, PositiveInt, shard
+from generator.language.roles import Linear, ModelConfig, Norm, PositiveInt, convolve, shard
 
 
 class ModelConfig:
     convolution_size: PositiveInt = 3  # tokens that a short convolution reads: its own and those before
-
-
-def convolve(x: Array, kernel: Array, segment_ids: Array | None) -> Array:
-    """Computes a causal convolution of each channel: x [B, T, M], kernel [S, M] -> [B, T, M].
-
-    The last row of the kernel is for the token itself. Tokens of another segment, or before the first, count as 0.
-    """
-    y = x * kernel[-1]
-    for distance in range(1, kernel.shape[0]):
-        earlier = jnp.pad(x, ((0, 0), (distance, 0), (0, 0)))[:, : x.shape[1]]
-        if segment_ids is not None:
-            segments = jnp.pad(segment_ids, ((0, 0), (distance, 0)))[:, : x.shape[1]]
-            earlier = jnp.where((segments == segment_ids)[..., None], earlier, 0)
-        y += earlier * kernel[-1 - distance]
-    return y
 
 
 class ShortConvolution(nnx.Module):

@@ -35,12 +35,13 @@ SHORT = {
     "phi": "biased",  # model/head_bias
     "phi3": "window",
     "phi4_mini": "short_and_long",
+    "qwen3_5": "every_fourth",
     "qwen3_moe": "every_second",
     "seed_oss": "biased_out",  # model/output_bias
     "smollm3": "every_fourth",
 }
 # of SHORT one for each way in which layers do not see every token before them, each alike
-SEEING = "cohere2 deepseek_v3 gemma3 gpt2 gpt_oss lfm2 llama4 phi4_mini".split()
+SEEING = "cohere2 deepseek_v3 gemma3 gpt2 gpt_oss lfm2 llama4 phi4_mini qwen3_5".split()
 
 
 def grouped(family: str, case: str, short: bool):

@@ -1,0 +1,60 @@
+"""The gated delta rule, in chunks of tokens.
+
+Source: Yang et al. 2024, arXiv 2412.06464, section 3; Yang et al. 2024, arXiv 2406.06484, section 3 (chunks).
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+CHUNK = 64  # tokens whose writes are found by one triangular system
+
+
+def split_chunks(x: Array) -> Array:
+    """Splits tokens into chunks, the last one padded: x [B, T, N, ...] -> [T / C, B, N, C, ...]."""
+    B, T, *rest = x.shape
+    padded = jnp.pad(x, [(0, 0), (0, -T % CHUNK)] + [(0, 0)] * len(rest))
+    chunks = padded.reshape(B, -1, CHUNK, *rest)
+    return jnp.moveaxis(chunks, (1, 2), (0, 3))
+
+
+def gated_delta_rule(q: Array, k: Array, v: Array, decay: Array, beta: Array, segment_ids: Array | None) -> Array:
+    """Reads from a state of each head that all tokens before in a segment have written: -> [B, T, N, V].
+
+    A token multiplies the state [H, V] by exp(decay), adds beta * (v - k @ state) at its key, and reads q @ state.
+    The writes of a chunk depend on each other by a triangular system, which is solved by substitution: powers of its
+    matrix would overflow where keys are alike.
+
+    Args:
+        q, k: [B, T, N, H].
+        v: [B, T, N, V]; all of these in fp32, as the state sums over many tokens.
+        decay, beta: [B, T, N]; decay is at most 0.
+        segment_ids: [B, T]; the state is 0 before the first token of a segment.
+    """
+    B, T, N, H = q.shape
+    if segment_ids is None:
+        segment_ids = jnp.zeros((B, T), jnp.int32)
+    inputs = [split_chunks(x) for x in (q, k, v, decay, beta)]
+    segments = split_chunks(segment_ids[:, :, None])  # [T / C, B, 1, C]
+    causal = jnp.tril(jnp.ones((CHUNK, CHUNK), bool))
+
+    def read_chunk(carry, chunk):
+        state, last = carry  # [B, N, H, V], and the segment [B, 1, 1] of the token before
+        (q, k, v, decay, beta), segment = chunk
+        total = jnp.cumsum(decay, axis=-1)  # [B, N, C]
+        is_seen = causal & (segment[..., :, None] == segment[..., None, :])  # [B, 1, C, C]
+        kept = jnp.exp(jnp.where(is_seen, total[..., :, None] - total[..., None, :], -jnp.inf))  # of what a token wrote
+        from_start = jnp.where(segment == last, jnp.exp(total), 0)[..., None]  # of the state before, [B, N, C, 1]
+        to_end = jnp.where(segment == segment[..., -1:], jnp.exp(total[..., -1:] - total), 0)[..., None]
+        beta = beta[..., None]
+        system = beta * jnp.einsum("BNCH,BNDH->BNCD", k, k) * kept  # only what is below the diagonal is read
+        known = beta * (v - from_start * jnp.einsum("BNCH,BNHV->BNCV", k, state))
+        written = jax.lax.linalg.triangular_solve(system, known, left_side=True, lower=True, unit_diagonal=True)
+        scores = jnp.einsum("BNCH,BNDH->BNCD", q, k) * kept
+        context = from_start * jnp.einsum("BNCH,BNHV->BNCV", q, state) + jnp.einsum("BNCD,BNDV->BNCV", scores, written)
+        state = from_start[..., -1:, :] * state + jnp.einsum("BNCH,BNCV->BNHV", to_end * k, written)
+        return (state, segment[..., -1:]), context
+
+    first = jnp.zeros((B, N, H, v.shape[-1]), v.dtype), segments[0, :, :, :1]
+    _, contexts = jax.lax.scan(read_chunk, first, (inputs, segments))
+    return jnp.moveaxis(contexts, (0, 3), (1, 2)).reshape(B, -1, N, v.shape[-1])[:, :T]
