@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import time
 
+import jax
 from etils import epath
 
 from generator.language import point, proceed, splice
@@ -72,6 +73,13 @@ def _(self):
     with may_fail("upload", self.failed):
         point("Monitor.upload_all")
         upload(self.folder, self.shared)
+
+
+@splice("profile.start", optional=True)
+def _(traces, folder):
+    local = local_folder(folder)
+    traces.callback(upload, local, folder)
+    traces.enter_context(jax.profiler.trace(local))
 
 
 @splice("export_hf.save", optional=True)

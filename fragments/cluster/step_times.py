@@ -39,5 +39,5 @@ def _(monitor):
 
 @splice("train.flush")
 def _(step, monitor):
-    monitor.record(step, compare_processes(step, monitor.work))
+    monitor.log_metrics(step, compare_processes(step, monitor.work))
     monitor.work.clear()

@@ -24,6 +24,11 @@ class Stop(InputError):
         self.code = code
 
 
+@splice("train.preempted", optional=True)
+def _():
+    raise SystemExit(ExitCode.PREEMPTED)
+
+
 @splice("ending_with_messages.code")
 def _(error, is_path):
     default = ExitCode.MISTAKE if is_path or isinstance(error, InputError) else ExitCode.STORAGE

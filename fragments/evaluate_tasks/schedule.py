@@ -5,7 +5,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from generator.language import point, splice
+from generator.language import splice
 from generator.language.roles import (
     Config,
     Decoder,
@@ -58,11 +58,9 @@ def open_tasks(config: Config, mesh: Mesh) -> Any:
 def record_tasks(step: int, config: Config, model: Decoder, mesh: Mesh, table: Any, monitor: Monitor) -> None:
     """Evaluates on --eval-tasks if the step is one that does."""
     every = config.eval_tasks_every
-    with point("record_tasks.due", config, step):
-        is_due = bool(config.eval_tasks) and (step == config.steps or (every > 0 and step % every == 0))
-    if is_due:
+    if config.eval_tasks and (step == config.steps or (every > 0 and step % every == 0)):
         scores = score_tasks(config, model, mesh, table)
-        monitor.record(step, scores)
+        monitor.log_metrics(step, scores)
         print(f"step {step}: {', '.join(f'{name} {x:.4f}' for name, x in scores.items())}", flush=True)
 
 

@@ -36,7 +36,7 @@ def _():
     goodput = Goodput()
 
 
-@splice("train.compile", before="preemption")
+@splice("train.compile")
 def _(goodput):
     goodput.spent("start-up")
     proceed()
@@ -64,7 +64,7 @@ def batch_wait(pending: tuple[int, dict[str, Array]] | None, data: Batches) -> s
     return part
 
 
-@splice("train.before_step", before="profile")
+@splice("train.before_step")
 def _(goodput, pending, data):
     goodput.spent(batch_wait(pending, data))
 
@@ -76,7 +76,7 @@ def _(goodput):
 
 @splice("train.flush")
 def _(goodput, step, monitor):
-    monitor.record(step, goodput.shares())
+    monitor.log_metrics(step, goodput.shares())
 
 
 @splice("train.flushed")

@@ -40,10 +40,8 @@ class TrainConfig:
     checkpoint_every: PositiveInt = 100  # steps between checkpoints; the last step has one as well
 
 
-def restore_or_create(
-    config: Config, mesh: Mesh, checkpoints: Checkpoints, data: Batches
-) -> tuple[int, TrainState, bool]:
-    """Returns step, state and True from the newest checkpoint, or else 0, a new state and False."""
+def restore_or_create(config: Config, mesh: Mesh, checkpoints: Checkpoints, data: Batches) -> tuple[int, TrainState]:
+    """Returns step and state from the newest checkpoint, or else 0 and a new state."""
     with point("restore_or_create.target", config, mesh):
         target = checkpoint_items(abstract(lambda: new_state(config), mesh))
     with point("restore_or_create.restore", config, checkpoints, target, data):
@@ -52,8 +50,8 @@ def restore_or_create(
     text = f"continues after step {step} in {checkpoints.directory}; settings changed: {changed}"
     print(text if items else f"new run in {checkpoints.directory}")
     if "training" in items:
-        return step, dataclasses.replace(items["training"], model=items["model"]), True
-    return step, create_state(config, mesh, items.get("model")), bool(items)  # of imported weights, or new
+        return step, dataclasses.replace(items["training"], model=items["model"])
+    return step, create_state(config, mesh, items.get("model"))  # of imported weights, or new
 
 
 def evaluate_held_out(
@@ -64,7 +62,7 @@ def evaluate_held_out(
         sums = [compiled(state.model, data.to_devices(batch)) for batch in held_out]
     with point("evaluate_held_out.mean", sums, held_out, step, monitor):
         total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
-        monitor.record(step, {"eval/loss": total / targets})
+        monitor.log_metrics(step, {"eval/loss": total / targets})
         print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
 
 
@@ -86,7 +84,7 @@ def train(config: Config) -> None:
         point("train.directory", stack, directory, config, held_out)
         stack.enter_context(jax.set_mesh(mesh))
         checkpoints = Checkpoints(directory, config)
-        step, state, is_restored = restore_or_create(config, mesh, checkpoints, data)
+        step, state = restore_or_create(config, mesh, checkpoints, data)
         point("train.restored", config, mesh, step, state, data, checkpoints)
         if step >= config.steps:
             print(f"all {config.steps} steps are done: give more --steps to train on")
@@ -97,20 +95,19 @@ def train(config: Config) -> None:
         with point("train.eval_step", data):
             compiled_eval_step = jax.jit(functools.partial(eval_step, config=config))
         with point("train.monitor", directory, config, step):
-            monitor = Monitor(directory, config, step)
-        stack.callback(monitor.close)
+            monitor = stack.enter_context(contextlib.closing(Monitor(directory, config, step)))
         stack.callback(checkpoints.close)  # closes first, as the last checkpoint matters more than metrics
         point("train.compiled", stack, directory, step, config, state, data, monitor, checkpoints, mesh)
         pending = None  # the last step and its metrics, which the device is still working on
         is_last = False
-        if step == 0 and held_out and (config.eval_first or is_restored):
+        if step == 0 and held_out and (config.eval_first or checkpoints.steps()):  # of imported weights
             evaluate_held_out(compiled_eval_step, step, state, held_out, data, monitor)
             point("train.evaluated_first", step, state, config, mesh, monitor)
         while not is_last:
             point("train.before_batch", config, monitor)
             with point("train.batch", checkpoints, step, state, data, monitor):
                 batch = data.to_devices(next(data))
-            point("train.before_step", pending, step, data)
+            point("train.before_step", pending, step, data, state, directory)
             with point("train.step", compiled_step, state, batch, step, config):
                 state, metrics = compiled_step(state, batch)
             step += 1
@@ -142,5 +139,5 @@ def train(config: Config) -> None:
                 point("train.flush", step, monitor)
                 monitor.restart_clock()
                 point("train.flushed")
-    point("train.end", step, checkpoints)
+    point("train.end", step, checkpoints, directory, config)
     print(f"checkpoints and metrics: {directory}")

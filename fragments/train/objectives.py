@@ -68,7 +68,7 @@ def _(sums, step, monitor):
     proceed()
     for metric in sums[0]["objective"]:
         mean = sum(float(x["objective"][metric]) for x in sums) / sum(float(x["targets"]) for x in sums)
-        monitor.record(step, {f"eval/{metric}": mean})
+        monitor.log_metrics(step, {f"eval/{metric}": mean})
         print(f"step {step}: {metric} on held-out data {mean:.4f}", flush=True)
 
 

@@ -2,56 +2,31 @@
 
 import os
 import signal
-from typing import NoReturn
 
 import jax
 
-from generator.language import proceed, splice
-from generator.language.roles import ExitCode, Stop
+from generator.language import point, proceed, splice
 
-signals: list[int] = []  # that this process received, in order
+signals: list[int] = []  # that came during this run, in order
 
 
 def receive_signals() -> None:
-    """Collects signals from now on: the next step is the last. A second Ctrl-C ends the program at once."""
+    """Makes the next step the last when SIGTERM or Ctrl-C comes; Ctrl-C again ends the program at once."""
     signals.clear()
 
     def receive(number: int, _: object) -> None:
         signals.append(number)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        # unlike print, it may interrupt itself
-        os.write(2, b"stopping after this step, which is saved; Ctrl-C again to stop now\n")
+        os.write(2, b"stopping after this step, which is saved; Ctrl-C again to stop now\n")  # print is not reentrant
 
     if jax.process_count() == 1:  # several processes agree on the last step through jax.distributed
         signal.signal(signal.SIGTERM, receive)
         signal.signal(signal.SIGINT, receive)
 
 
-def stop_before_a_step() -> None:
-    """Raises Stop if a signal came, as there is nothing to save."""
-    if signals:
-        name = signal.Signals(signals[0]).name
-        raise Stop(f"stopped by {name} before a step: the same command continues", ExitCode.PREEMPTED)
-
-
-def end_preempted(step: int) -> NoReturn:
-    """Ends the program with a code that says that the same command goes on after this step."""
-    reason = signal.Signals(signals[0]).name if signals else "preemption"
-    print(f"stopped by {reason} after step {step}, which is saved: the same command continues")
-    raise SystemExit(ExitCode.PREEMPTED)
-
-
-@splice("train.ready")
+@splice("train.compiled")
 def _():
     receive_signals()
-    stopping = False
-
-
-@splice("train.compile")
-def _():
-    stop_before_a_step()
-    proceed()
-    stop_before_a_step()
 
 
 @splice("evaluate_held_out.sums")
@@ -63,12 +38,6 @@ def _(compiled, data, held_out, state, sums):
 def _(sums, held_out):
     if len(sums) == len(held_out):  # no signal came
         proceed()
-
-
-@splice("record_tasks.due")
-def _(is_due):
-    proceed()
-    is_due = is_due and not signals
 
 
 @splice("train.is_last")
@@ -83,6 +52,8 @@ def _(step, config, held_out, is_last, evaluation_due, stopping):
 
 
 @splice("train.end", after="goodput")
-def _(step, stopping):
-    if stopping:
-        end_preempted(step)
+def _(step, directory, config):
+    if step < config.steps:
+        print(f"stopped by a signal after step {step}, which is saved: --checkpoint-dir {directory} continues")
+        with point("train.preempted"):
+            raise SystemExit(75)  # EX_TEMPFAIL in sysexits.h: the same command continues

@@ -34,6 +34,28 @@ K8sCluster.get_process_count = classmethod(lambda cls: 2)
 config = SimpleNamespace(load_incluster_config=lambda: None)
 client = SimpleNamespace(CoreV1Api=object, BatchV1Api=object, exceptions=SimpleNamespace(ApiException=OSError))
 """
+# process 1 gets the signal that its host is taken back, in its third step
+PREEMPTED = """
+import dataclasses, email, os, signal, sys
+from pathlib import Path
+os.chdir(sys.argv[1])
+from llama2_cpu import config, errors, parallel, trainer
+with errors.ending_with_messages():
+    parallel.join_job()
+    import jax
+    read = trainer.Batches.__next__
+
+    def signalled(self):
+        if jax.process_index() == 1 and self.sequences.packed == 2 * small.batch_size:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return read(self)
+
+    trainer.Batches.__next__ = signalled
+    sizes = dict(width=32, layers=1, heads=2, kv_heads=2, head_size=16, mlp_width=32, sequence_length=32, eval_share=0)
+    run = dict(data=str(Path(email.__file__).parent / "mime/m*.py"), checkpoint_dir="run", steps=100_000)
+    small = dataclasses.replace(config.PRESETS["tiny"], **sizes, **run, checkpoint_every=100_000)
+    trainer.train(small)
+"""
 # what fails while a good checkpoint is read, and while one is written to a disk without room
 FAILURES = """
 import dataclasses, os, resource, sys
@@ -130,6 +152,16 @@ def test_processes_begin_from_one_step_or_end(packages, tmp_path, steps):
         same = sorted(steps[0]) == sorted(steps[1])
         said = "6 is damaged: " if same else "processes see the newest steps ["
         assert all(code == 2 and said in output for code, output in ended), ended
+
+
+def test_a_signal_to_one_process_ends_both_after_the_same_step(packages, tmp_path):
+    job = {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{free_port()}", "JAX_NUM_PROCESSES": "2"}
+    variables = [job | {"JAX_PROCESS_ID": str(index)} for index in (0, 1)]
+    ended = run(packages, [tmp_path] * 2, variables, PREEMPTED)
+    assert [code for code, _ in ended] == [75, 75], ended
+    [step] = [path.name for path in (tmp_path / "run").iterdir() if path.name.isdigit()]
+    said = f"stopped by a signal after step {step}, which is saved: --checkpoint-dir {tmp_path}/run continues"
+    assert all(said in output for _, output in ended)
 
 
 def test_only_damage_is_told_as_damage(packages, tmp_path):

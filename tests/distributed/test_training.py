@@ -80,7 +80,7 @@ def test_a_signal_to_one_process_ends_both_which_go_on_later(tmp_path, cache, da
     job[1].send_signal(signal.SIGTERM)
     output, _ = finish(job, 75)
     step = len(losses(tmp_path / "run"))
-    assert f"stopped by preemption after step {step}, which is saved: the same command continues" in output
+    assert f"stopped by a signal after step {step}, which is saved: --checkpoint-dir {tmp_path}/run continues" in output
     assert (tmp_path / f"run/{step}").is_dir()
     output, _ = finish(train(tmp_path / "run", cache, data, *sizes, "--steps", str(step + 2)))
     assert f"continues after step {step} in" in output and len(losses(tmp_path / "run")) == step + 2
