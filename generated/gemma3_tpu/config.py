@@ -84,6 +84,7 @@ class TrainConfig:
     weight_decay: NonNegativeFloat = 0.1  # a step subtracts learning rate * weight_decay of each matrix
     max_gradient_norm: PositiveFloat = 1.0  # clips the global norm of the gradients to this
     max_skipped: NonNegativeInt = 10  # steps in a row skipped for lack of finite gradients; one more ends the run
+    profile_steps: str = ""  # FIRST:LAST, such as 10:13: steps to trace into DIR/profile; "": none
     eval_every: PositiveInt = 100  # steps between evaluations on held-out data; the last step has one as well
     eval_batches: PositiveInt = 8  # batches in an evaluation, the same ones each time
     eval_first: bool = False  # evaluates before the first step too, as it does with imported weights

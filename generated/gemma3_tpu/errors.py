@@ -4,7 +4,6 @@
 import contextlib
 import dataclasses
 import errno
-import importlib.metadata
 import sys
 import tempfile
 import typing
@@ -21,8 +20,6 @@ class InputError(Exception):
 @contextlib.contextmanager
 def ending_with_messages() -> Iterator[None]:
     """Ends the program with a message: with exit code 2 for a mistake, 74 if storage fails, as in sysexits.h."""
-    if importlib.metadata.version("jax").startswith(("0.10.2", "0.11.")):
-        print("warning: this jax is wrong on CPUs (jax issue 39103) or GPUs (40633): install another", file=sys.stderr)
     try:
         yield
     except (KeyboardInterrupt, BrokenPipeError):  # of a reader such as head

@@ -3,7 +3,6 @@
 
 import collections
 import contextlib
-import datetime
 import json
 import math
 import sys
@@ -43,15 +42,6 @@ def may_fail(what: str, failed: set[str]) -> Iterator[None]:
         if what not in failed:
             print(f"warning: {what}: {error!r}: the run goes on without", file=sys.stderr)
         failed.add(what)
-
-
-def log_metrics(events: SummaryWriter, step: int, values: dict[str, float]) -> None:
-    """Logs all metrics of a run, in process 0: the place to send them elsewhere.
-
-    Weights & Biases: `wandb.run or wandb.init(project="mine")`, and `wandb.log(values, step)`.
-    """
-    for name, value in values.items():
-        events.add_scalar(name, value, step)
 
 
 def flops_per_token(config: Config, causal: bool) -> float:
@@ -112,16 +102,15 @@ class Monitor:
         self.events = SummaryWriter(str(self.folder / "tensorboard"), purge_step=step + 1)
         self.work = []  # seconds until each step had its batch, since the last flush
 
-    def record(self, step: int, values: dict[str, float]) -> None:
-        """Records numbers of a step, with the time of day (ISO 8601, UTC)."""
+    def log_metrics(self, step: int, metrics: dict[str, float]) -> None:
+        """Writes metrics to metrics.jsonl. For others too: `if jax.process_index() == 0: wandb.log(metrics, step)`."""
         check_lock(quick=True)
-        values = {name: value for name, value in values.items() if math.isfinite(value)}  # JSON has no others
+        metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}  # JSON has no others
         with may_fail("metrics.jsonl", self.failed):
-            now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            self.file.write(json.dumps({"step": step, "time": now, **values}) + "\n")
-        if jax.process_index() == 0:
-            with may_fail("log_metrics", self.failed):
-                log_metrics(self.events, step, values)
+            print(json.dumps({"step": step, "time": time.strftime("%FT%TZ", time.gmtime()), **metrics}), file=self.file)
+        with may_fail("TensorBoard events", self.failed):
+            for name, value in metrics.items():
+                self.events.add_scalar(name, value, step)
 
     def step(self, step: int, metrics: dict[str, Array]) -> None:
         """Records a step: its tokens are all positions of its batch, its time is all since the step before.
@@ -136,7 +125,7 @@ class Monitor:
         self.clock = now
         seconds = sum(self.seconds) / len(self.seconds)
         speed = self.config.batch_size * self.config.sequence_length / seconds
-        self.record(step, values | {"train/tokens_per_second": speed})
+        self.log_metrics(step, values | {"train/tokens_per_second": speed})
         if self.skipped > self.config.max_skipped:
             raise InputError(f"no finite gradients in {self.skipped} steps up to {step}: lower --learning-rate")
         full, causal = (speed * flops_per_token(self.config, causal) / self.peak for causal in (False, True))

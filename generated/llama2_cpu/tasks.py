@@ -16,7 +16,6 @@ from .engine import Engine
 from .errors import InputError
 from .model import Decoder
 from .monitor import Monitor
-from .preemption import signals
 from .request import Request
 from .settings import EngineSettings, SamplingParams
 from .text import load_ends
@@ -223,8 +222,7 @@ def open_tasks(config: Config, mesh: Mesh) -> Any:
 def record_tasks(step: int, config: Config, model: Decoder, mesh: Mesh, table: Any, monitor: Monitor) -> None:
     """Evaluates on --eval-tasks if the step is one that does."""
     every = config.eval_tasks_every
-    is_due = bool(config.eval_tasks) and (step == config.steps or (every > 0 and step % every == 0)) and not signals
-    if is_due:
+    if config.eval_tasks and (step == config.steps or (every > 0 and step % every == 0)):
         scores = score_tasks(config, model, mesh, table)
-        monitor.record(step, scores)
+        monitor.log_metrics(step, scores)
         print(f"step {step}: {', '.join(f'{name} {x:.4f}' for name, x in scores.items())}", flush=True)

@@ -6,7 +6,9 @@ import copy
 import dataclasses
 import functools
 import itertools
+import os
 import re
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -39,7 +41,6 @@ from .goodput import Goodput, batch_wait
 from .local_checkpoints import LocalCheckpoints, is_local_due
 from .monitor import Monitor
 from .parallel import make_mesh, named_arrays, remat_policy
-from .preemption import end_preempted, receive_signals, signals, stop_before_a_step
 from .reference_policy import open_reference
 from .rollouts import stop_rewarding
 from .sources import open_data, saving
@@ -54,6 +55,22 @@ from .step import (
 )
 from .tasks import open_tasks, record_tasks
 
+signals: list[int] = []  # that came during this run, in order
+
+
+def receive_signals() -> None:
+    """Makes the next step the last when SIGTERM or Ctrl-C comes; Ctrl-C again ends the program at once."""
+    signals.clear()
+
+    def receive(number: int, _: object) -> None:
+        signals.append(number)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.write(2, b"stopping after this step, which is saved; Ctrl-C again to stop now\n")  # print is not reentrant
+
+    if jax.process_count() == 1:  # several processes agree on the last step through jax.distributed
+        signal.signal(signal.SIGTERM, receive)
+        signal.signal(signal.SIGINT, receive)
+
 
 def keep_programs(folder: str) -> None:
     """Keeps compiled programs in a folder, for this process and later ones; "": as JAX is configured."""
@@ -63,33 +80,24 @@ def keep_programs(folder: str) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # small programs too
 
 
-def profile_window(config: TrainConfig, done: int = 0) -> range:
-    """Returns the steps to trace that are not done yet. Raises InputError if there are no such steps."""
+def profile_window(config: TrainConfig) -> range:
+    """Returns the steps of --profile-steps; raises InputError if there are no such steps."""
     match = re.fullmatch("([0-9]{1,9}):([0-9]{1,9})", config.profile_steps)
     first, last = map(int, match.groups()) if match else (0, 0)
     if config.profile_steps and not 0 < first <= last <= config.steps:
         raise InputError(f"--profile-steps {config.profile_steps}: must be FIRST:LAST, steps from 1 to {config.steps}")
-    return range(max(first, done + 1), last + 1)
+    return range(first, last + 1)
 
 
-class Profiler(contextlib.ExitStack):
-    """Traces the steps of a window; a run that ends meanwhile, in a `with` block, leaves what it traced until then."""
-
-    def __init__(self, config: TrainConfig, done: int, folder: epath.Path):
-        super().__init__()
-        self.window = profile_window(config, done)
-        self.folder = folder
-
-    def before_step(self, step: int) -> None:
-        if step in self.window[:1] and jax.process_index() == 0:
-            traces = local_folder(self.folder)
-            self.callback(upload, traces, self.folder)
-            self.enter_context(jax.profiler.trace(traces))
-
-    def after_step(self, step: int, metrics: dict[str, Array]) -> None:
-        if step in self.window[-1:]:
-            jax.block_until_ready(metrics)
-            self.close()
+def profile(step: int, window: range, traces: contextlib.ExitStack, folder: epath.Path, state: TrainState) -> None:
+    """Starts a trace before the first step of a window, in process 0, and ends it when the last step is done."""
+    if step == window.start and jax.process_index() == 0:
+        local = local_folder(folder)
+        traces.callback(upload, local, folder)
+        traces.enter_context(jax.profiler.trace(local))
+    if step == window.stop:
+        jax.block_until_ready(state)
+        traces.close()
 
 
 def piece_sizes(source: grain.MapDataset) -> grain.MapDataset:
@@ -156,10 +164,8 @@ def step_twice(step: jax.stages.Compiled, state: TrainState, batch: dict) -> tup
     return state, metrics
 
 
-def restore_or_create(
-    config: Config, mesh: Mesh, checkpoints: Checkpoints, data: Batches
-) -> tuple[int, TrainState, bool]:
-    """Returns step, state and True from the newest checkpoint, or else 0, a new state and False."""
+def restore_or_create(config: Config, mesh: Mesh, checkpoints: Checkpoints, data: Batches) -> tuple[int, TrainState]:
+    """Returns step and state from the newest checkpoint, or else 0 and a new state."""
     target = checkpoint_items(abstract_state(config, mesh))
     local = LocalCheckpoints(config, checkpoints.directory) if config.local_checkpoint_dir else None
     checkpoints.on_local_disks = local
@@ -173,8 +179,8 @@ def restore_or_create(
     text = f"continues after step {step} in {checkpoints.directory}; settings changed: {changed}"
     print(text if items else f"new run in {checkpoints.directory}")
     if "training" in items:
-        return step, dataclasses.replace(items["training"], model=items["model"]), True
-    return step, create_state(config, mesh, items.get("model")), bool(items)  # of imported weights, or new
+        return step, dataclasses.replace(items["training"], model=items["model"])
+    return step, create_state(config, mesh, items.get("model"))  # of imported weights, or new
 
 
 def evaluate_held_out(
@@ -184,11 +190,11 @@ def evaluate_held_out(
     sums = [compiled(state.model, data.to_devices(batch)) for batch in held_out if not signals]
     if len(sums) == len(held_out):  # no signal came
         total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
-        monitor.record(step, {"eval/loss": total / targets})
+        monitor.log_metrics(step, {"eval/loss": total / targets})
         print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
         for metric in sums[0]["objective"]:
             mean = sum(float(x["objective"][metric]) for x in sums) / sum(float(x["targets"]) for x in sums)
-            monitor.record(step, {f"eval/{metric}": mean})
+            monitor.log_metrics(step, {f"eval/{metric}": mean})
             print(f"step {step}: {metric} on held-out data {mean:.4f}", flush=True)
 
 
@@ -203,15 +209,13 @@ def train(config: Config) -> None:
     remat_policy(config.remat, offload)  # refuses unknown names before anything is written
     check_objective(config)
     keep_programs(config.compile_cache)
-    profile_window(config)
+    window = profile_window(config)
     if bool(config.local_checkpoint_dir) != bool(config.local_checkpoint_every):
         raise InputError("--local-checkpoint-dir and --local-checkpoint-every: give both, or neither")
     if not config.checkpoint_dir and jax.process_count() > 1:
         raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
     mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, context=context, stage=stage)
     batches = abstract_batch(config, mesh)
-    receive_signals()
-    stopping = False
     tasks = open_tasks(config, mesh)
     with keep_indices(config):
         data, held_out = open_data(config, batches["tokens"].sharding)
@@ -224,7 +228,7 @@ def train(config: Config) -> None:
             raise InputError("--eval-tasks: comes with evaluations on held-out data: give --eval-share or --eval-data")
         stack.enter_context(jax.set_mesh(mesh))
         checkpoints = Checkpoints(directory, config)
-        step, state, is_restored = restore_or_create(config, mesh, checkpoints, data)
+        step, state = restore_or_create(config, mesh, checkpoints, data)
         if config.epochs:
             config = with_steps_of_epochs(config, step, data)
             checkpoints.config = config
@@ -232,22 +236,20 @@ def train(config: Config) -> None:
             print(f"all {config.steps} steps are done: give more --steps to train on")
             return
         checkpoints.open()
-        stop_before_a_step()
         goodput.spent("start-up")
         compiled_step = compile_step(state, batches, config)
-        stop_before_a_step()
         compiled_eval_step = data.evaluation()
-        monitor = Monitor(directory, config, step)
-        stack.callback(monitor.close)
+        monitor = stack.enter_context(contextlib.closing(Monitor(directory, config, step)))
         stack.callback(checkpoints.close)  # closes first, as the last checkpoint matters more than metrics
         goodput.spent("compiling")
-        profiler = stack.enter_context(Profiler(config, step, directory / "profile"))
+        receive_signals()
+        traces = stack.enter_context(contextlib.ExitStack())  # saves the trace of a run that ends in the window
         reference = functools.partial(open_reference, config, checkpoints, mesh)
         data.follow(lambda: with_matrices_in(config.dtype, state.model), reference, monitor.folder)
         stack.callback(stop_rewarding, data)
         pending = None  # the last step and its metrics, which the device is still working on
         is_last = False
-        if step == 0 and held_out and (config.eval_first or is_restored):
+        if step == 0 and held_out and (config.eval_first or checkpoints.steps()):  # of imported weights
             evaluate_held_out(compiled_eval_step, step, state, held_out, data, monitor)
             record_tasks(step, config, state.model, mesh, tasks, monitor)
             goodput.spent("evaluation")
@@ -259,12 +261,11 @@ def train(config: Config) -> None:
                 batch = data.to_devices(next(data))
             monitor.work.append(time.perf_counter() - monitor.clock)
             goodput.spent(batch_wait(pending, data))
-            profiler.before_step(step + 1)
+            profile(step + 1, window, traces, directory / "profile", state)
             with jax.profiler.StepTraceAnnotation("train", step_num=step + 1):
                 state, metrics = checked_step(compiled_step, state, batch, step + 1, config)
             step += 1
             metrics["train/epoch"] = data.epoch()
-            profiler.after_step(step, metrics)
             metrics |= data.metrics
             if pending:
                 monitor.step(*pending)
@@ -290,15 +291,16 @@ def train(config: Config) -> None:
                     else:
                         checkpoints.on_local_disks.save(step, checkpoint_items(state), data)
                     goodput.spent("checkpoints")
-                monitor.record(step, goodput.shares())
-                monitor.record(step, compare_processes(step, monitor.work))
+                monitor.log_metrics(step, goodput.shares())
+                monitor.log_metrics(step, compare_processes(step, monitor.work))
                 monitor.work.clear()
                 monitor.restart_clock()
                 goodput.spent("other")
     goodput.spent("checkpoints")
     print(goodput.summary())
-    if stopping:
-        end_preempted(step)
+    if step < config.steps:
+        print(f"stopped by a signal after step {step}, which is saved: --checkpoint-dir {directory} continues")
+        raise SystemExit(ExitCode.PREEMPTED)
     if checkpoints.on_local_disks:
         checkpoints.on_local_disks.finish()
     print_chat_warnings()

@@ -5,14 +5,17 @@ import contextlib
 import dataclasses
 import functools
 import os
+import re
+import signal
 import time
 from collections.abc import Callable
 
 import jax
+from etils import epath
 from jax.sharding import Mesh
 
 from .checkpoints import Checkpoints, changes
-from .config import Config
+from .config import Config, TrainConfig
 from .data import Batches, abstract_batch, held_out_batches
 from .errors import InputError, check_config
 from .monitor import Monitor
@@ -21,35 +24,69 @@ from .step import TrainState, checkpoint_items, compile_step, create_state, eval
 from .storage import absolute
 from .train import FLAGS_VARIABLE
 
+signals: list[int] = []  # that came during this run, in order
 
-def restore_or_create(
-    config: Config, mesh: Mesh, checkpoints: Checkpoints, data: Batches
-) -> tuple[int, TrainState, bool]:
-    """Returns step, state and True from the newest checkpoint, or else 0, a new state and False."""
+
+def receive_signals() -> None:
+    """Makes the next step the last when SIGTERM or Ctrl-C comes; Ctrl-C again ends the program at once."""
+    signals.clear()
+
+    def receive(number: int, _: object) -> None:
+        signals.append(number)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.write(2, b"stopping after this step, which is saved; Ctrl-C again to stop now\n")  # print is not reentrant
+
+    if jax.process_count() == 1:  # several processes agree on the last step through jax.distributed
+        signal.signal(signal.SIGTERM, receive)
+        signal.signal(signal.SIGINT, receive)
+
+
+def profile_window(config: TrainConfig) -> range:
+    """Returns the steps of --profile-steps; raises InputError if there are no such steps."""
+    match = re.fullmatch("([0-9]{1,9}):([0-9]{1,9})", config.profile_steps)
+    first, last = map(int, match.groups()) if match else (0, 0)
+    if config.profile_steps and not 0 < first <= last <= config.steps:
+        raise InputError(f"--profile-steps {config.profile_steps}: must be FIRST:LAST, steps from 1 to {config.steps}")
+    return range(first, last + 1)
+
+
+def profile(step: int, window: range, traces: contextlib.ExitStack, folder: epath.Path, state: TrainState) -> None:
+    """Starts a trace before the first step of a window, in process 0, and ends it when the last step is done."""
+    if step == window.start and jax.process_index() == 0:
+        traces.enter_context(jax.profiler.trace(folder))
+    if step == window.stop:
+        jax.block_until_ready(state)
+        traces.close()
+
+
+def restore_or_create(config: Config, mesh: Mesh, checkpoints: Checkpoints, data: Batches) -> tuple[int, TrainState]:
+    """Returns step and state from the newest checkpoint, or else 0 and a new state."""
     target = checkpoint_items(abstract(lambda: new_state(config), mesh))
     step, saved, items = checkpoints.restore(lambda _: target, data) or (0, config, {})
     changed = changes(saved, config) or "none"
     text = f"continues after step {step} in {checkpoints.directory}; settings changed: {changed}"
     print(text if items else f"new run in {checkpoints.directory}")
     if "training" in items:
-        return step, dataclasses.replace(items["training"], model=items["model"]), True
-    return step, create_state(config, mesh, items.get("model")), bool(items)  # of imported weights, or new
+        return step, dataclasses.replace(items["training"], model=items["model"])
+    return step, create_state(config, mesh, items.get("model"))  # of imported weights, or new
 
 
 def evaluate_held_out(
     compiled: Callable, step: int, state: TrainState, held_out: list[dict], data: Batches, monitor: Monitor
 ) -> None:
     """Records and prints the mean loss over held-out batches; `compiled` is `eval_step`."""
-    sums = [compiled(state.model, data.to_devices(batch)) for batch in held_out]
-    total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
-    monitor.record(step, {"eval/loss": total / targets})
-    print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
+    sums = [compiled(state.model, data.to_devices(batch)) for batch in held_out if not signals]
+    if len(sums) == len(held_out):  # no signal came
+        total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
+        monitor.log_metrics(step, {"eval/loss": total / targets})
+        print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
 
 
 def train(config: Config) -> None:
     """Trains up to `config.steps`, from the newest checkpoint if the directory holds one."""
     check_config(config)
     remat_policy(config.remat)  # refuses unknown names before anything is written
+    window = profile_window(config)
     if not config.checkpoint_dir and jax.process_count() > 1:
         raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
     mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
@@ -60,32 +97,36 @@ def train(config: Config) -> None:
     with contextlib.ExitStack() as stack:
         stack.enter_context(jax.set_mesh(mesh))
         checkpoints = Checkpoints(directory, config)
-        step, state, is_restored = restore_or_create(config, mesh, checkpoints, data)
+        step, state = restore_or_create(config, mesh, checkpoints, data)
         if step >= config.steps:
             print(f"all {config.steps} steps are done: give more --steps to train on")
             return
         checkpoints.open()
         compiled_step = compile_step(state, batches, config)
         compiled_eval_step = jax.jit(functools.partial(eval_step, config=config))
-        monitor = Monitor(directory, config, step)
+        monitor = stack.enter_context(contextlib.closing(Monitor(directory, config, step)))
         if jax.process_index() == 0:
             (directory / "flags.txt").write_text(os.environ.get(FLAGS_VARIABLE, ""))
-        stack.callback(monitor.close)
         stack.callback(checkpoints.close)  # closes first, as the last checkpoint matters more than metrics
+        receive_signals()
+        traces = stack.enter_context(contextlib.ExitStack())  # saves the trace of a run that ends in the window
         pending = None  # the last step and its metrics, which the device is still working on
         is_last = False
-        if step == 0 and held_out and (config.eval_first or is_restored):
+        if step == 0 and held_out and (config.eval_first or checkpoints.steps()):  # of imported weights
             evaluate_held_out(compiled_eval_step, step, state, held_out, data, monitor)
         while not is_last:
             batch = data.to_devices(next(data))
-            state, metrics = compiled_step(state, batch)
+            profile(step + 1, window, traces, directory / "profile", state)
+            with jax.profiler.StepTraceAnnotation("train", step_num=step + 1):
+                state, metrics = compiled_step(state, batch)
             step += 1
             metrics["train/epoch"] = data.epoch()
             if pending:
                 monitor.step(*pending)
             pending = step, metrics
-            is_last = step == config.steps
-            evaluation_due = held_out and (is_last or step % config.eval_every == 0)
+            stopping = bool(signals) or checkpoints.manager.reached_preemption(step)
+            is_last = stopping or step == config.steps
+            evaluation_due = held_out and not stopping and (is_last or step % config.eval_every == 0)
             checkpoint_due = is_last or step % config.checkpoint_every == 0
             if evaluation_due or checkpoint_due:
                 monitor.step(*pending)
@@ -96,4 +137,7 @@ def train(config: Config) -> None:
                 if checkpoint_due and (is_last or not monitor.skipped):
                     checkpoints.save(step, checkpoint_items(state), data)
                 monitor.restart_clock()
+    if step < config.steps:
+        print(f"stopped by a signal after step {step}, which is saved: --checkpoint-dir {directory} continues")
+        raise SystemExit(75)  # EX_TEMPFAIL in sysexits.h: the same command continues
     print(f"checkpoints and metrics: {directory}")

@@ -3,7 +3,6 @@
 
 import collections
 import contextlib
-import datetime
 import json
 import math
 import tempfile
@@ -64,7 +63,6 @@ class Monitor:
         self.folder = directory if jax.process_index() == 0 else epath.Path(self.others.name)
         self.peak, meaning = peak_flops()
         print(f"MFU: share of {meaning}; attention counted in full, or its causal half", flush=True)
-        self.folder.mkdir(parents=True, exist_ok=True)
         self.metrics_path = self.folder / "metrics.jsonl"
         drop_later_records(self.metrics_path, step)
         self.file = open(self.metrics_path, "a", buffering=1)
@@ -73,11 +71,10 @@ class Monitor:
         self.clock = time.perf_counter()  # when the last step came
         self.printed = -math.inf  # and the last line
 
-    def record(self, step: int, values: dict[str, float]) -> None:
-        """Records numbers of a step, with the time of day (ISO 8601, UTC)."""
-        values = {name: value for name, value in values.items() if math.isfinite(value)}  # JSON has no others
-        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        self.file.write(json.dumps({"step": step, "time": now, **values}) + "\n")
+    def log_metrics(self, step: int, metrics: dict[str, float]) -> None:
+        """Writes metrics to metrics.jsonl. For others too: `if jax.process_index() == 0: wandb.log(metrics, step)`."""
+        metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}  # JSON has no others
+        print(json.dumps({"step": step, "time": time.strftime("%FT%TZ", time.gmtime()), **metrics}), file=self.file)
 
     def step(self, step: int, metrics: dict[str, Array]) -> None:
         """Records a step: its tokens are all positions of its batch, its time is all since the step before.
@@ -92,7 +89,7 @@ class Monitor:
         self.clock = now
         seconds = sum(self.seconds) / len(self.seconds)
         speed = self.config.batch_size * self.config.sequence_length / seconds
-        self.record(step, values | {"train/tokens_per_second": speed})
+        self.log_metrics(step, values | {"train/tokens_per_second": speed})
         if self.skipped > self.config.max_skipped:
             raise InputError(f"no finite gradients in {self.skipped} steps up to {step}: lower --learning-rate")
         full, causal = (speed * flops_per_token(self.config, causal) / self.peak for causal in (False, True))

@@ -6,6 +6,7 @@ import email
 import importlib
 import json
 import sys
+import time
 import types
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def test_the_time_goes_to_what_took_it(tmp_path, monkeypatch):
         return call
 
     for user in module.train, module.Monitor, module.Goodput:
-        clock = types.SimpleNamespace(perf_counter=perf_counter)
+        clock = types.SimpleNamespace(perf_counter=perf_counter, strftime=time.strftime, gmtime=time.gmtime)
         monkeypatch.setattr(sys.modules[user.__module__], "time", clock)
     monkeypatch.setattr(module.Batches, "__next__", slowly(module.Batches.__next__), raising=False)
     monkeypatch.setattr(module.Checkpoints, "save", slowly(module.Checkpoints.save))

@@ -2,7 +2,10 @@
 """The metrics of a run: no step appears twice, and nothing else in the file is lost."""
 
 import dataclasses
+import datetime
+import importlib
 import json
+import types
 
 import jax.numpy as jnp
 import pytest
@@ -48,3 +51,23 @@ def test_skipped_steps_are_counted_and_too_many_end_the_run(tmp_path):
     records = [json.loads(line, parse_constant=no_constant) for line in lines]
     assert [r["train/skipped"] for r in records] == [0, 1, 2, 0, 1, 2, 3]
     assert [r.get("train/loss") for r in records] == [1.0, None, None, 1.0, None, None, None]
+
+
+def test_all_metrics_go_through_one_method(tmp_path, monkeypatch):
+    """Where another tracker is added: with another method in its place, nothing is in the file."""
+    monitor = Monitor(tmp_path, SMALL, 0)
+    monitor.log_metrics(1, {"train/loss": 2.0, "nothing": float("nan")})
+    ((time, record),) = [(record.pop("time"), record) for record in read_metrics(tmp_path)]
+    assert record == {"step": 1, "train/loss": 2.0}
+    now = datetime.datetime.now(datetime.UTC)
+    assert abs(now - datetime.datetime.fromisoformat(time)) < datetime.timedelta(minutes=1)
+    logged = []
+    sums = {"cross_entropy": 6.0, "targets": 2.0, "objective": {}}
+    monkeypatch.setattr(Monitor, "log_metrics", lambda _, step, metrics: logged.append((step, metrics)))
+    monitor.step(2, {"train/loss": 1.0, "train/skipped": False, "train/epoch": 0.5})
+    data, state = types.SimpleNamespace(to_devices=dict), types.SimpleNamespace(model=None)
+    train = importlib.import_module("..trainer", __package__)
+    train.evaluate_held_out(lambda *_: sums, 2, state, [{}], data, monitor)
+    monitor.close()
+    assert logged[0][1]["train/loss"] == 1.0 and logged[1:] == [(2, {"eval/loss": 3.0})]
+    assert len(read_metrics(tmp_path)) == 1

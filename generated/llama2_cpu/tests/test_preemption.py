@@ -19,9 +19,13 @@ def train_module():
     return importlib.import_module("..trainer", __package__)
 
 
+class Ended(BaseException):
+    """What a signal raises that training leaves alone."""
+
+
 @pytest.mark.parametrize("phase", ["data", "evaluation", "compilation", "start-up"])
-def test_signals_end_a_run_at_its_next_step(phase, tmp_path, monkeypatch, capsys):
-    """Sends two at once, whatever else is due: finished steps are saved, and the directory is unlocked."""
+def test_signals_end_a_run_at_its_next_step_or_at_once_before_the_first(phase, tmp_path, monkeypatch):
+    """Sends two, as launchers do, whatever else is due: finished steps are saved, and the directory is unlocked."""
     module = train_module()
     calls = []
 
@@ -38,19 +42,22 @@ def test_signals_end_a_run_at_its_next_step(phase, tmp_path, monkeypatch, capsys
 
         monkeypatch.setattr(place, name, call, raising=False)
 
+    def end(*_):
+        raise Ended
+
     names = {"data": "__next__", "evaluation": "eval_step", "compilation": "compile_step"}
     signalled(names.get(phase, "held_out_batches"), 2 if phase == "data" else 1)
-    if phase == "start-up":
-        monkeypatch.setattr(module, "compile_step", None)
+    is_training = phase in ("data", "evaluation")
     config = dataclasses.replace(SMALL, steps=9, eval_every=2, data=str(Path(email.__file__).parent / "mime/m*.py"))
-    handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    handlers = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        with pytest.raises(SystemExit) as ended, ending_with_messages():
+        with pytest.raises(SystemExit if is_training else Ended) as ended, ending_with_messages():
             module.train(dataclasses.replace(config, checkpoint_dir=str(tmp_path)))
+        assert signal.getsignal(signal.SIGINT) == (signal.SIG_DFL if is_training else end)  # Ctrl-C again ends it
     finally:
-        for number, handler in zip((signal.SIGTERM, signal.SIGINT), handlers, strict=True):
+        for number, handler in handlers.items():
             signal.signal(number, handler)
-    assert ended.value.code == 75
+    assert not is_training or ended.value.code == 75
     steps = {"data": ["2"], "evaluation": ["3"]}.get(phase, [])
     assert [path.name for path in tmp_path.iterdir() if path.name.isdigit()] == steps
     assert not (tmp_path / "lock").exists()

@@ -2,7 +2,6 @@
 """What shows a run beside its metrics: TensorBoard and a plot."""
 
 import dataclasses
-import datetime
 import email
 import importlib
 import sys
@@ -19,23 +18,6 @@ def train_module():
     return importlib.import_module("..trainer", __package__)
 
 
-def test_metrics_go_through_one_function(tmp_path, monkeypatch):
-    module = train_module()
-    logged = []
-    monkeypatch.setattr(
-        sys.modules[module.Monitor.__module__],
-        "log_metrics",
-        lambda _, step, values: logged.append({"step": step, **values}),
-    )
-    monitor = module.Monitor(module.absolute(str(tmp_path)), SMALL, 0)
-    monitor.record(1, {"train/loss": 2.0, "nothing": float("nan")})
-    monitor.close()
-    (record,) = read_metrics(tmp_path)
-    assert logged == [{"step": 1, "train/loss": 2.0}] == [{k: x for k, x in record.items() if k != "time"}]
-    time = datetime.datetime.fromisoformat(record["time"])
-    assert abs(datetime.datetime.now(datetime.UTC) - time) < datetime.timedelta(minutes=1)
-
-
 def test_what_shows_a_run_can_fail_without_ending_it(tmp_path, monkeypatch, capsys):
     """Makes all of it fail at once: the last step is still saved."""
     module = train_module()
@@ -45,13 +27,12 @@ def test_what_shows_a_run_can_fail_without_ending_it(tmp_path, monkeypatch, caps
         raise RuntimeError("no")
 
     monkeypatch.setattr(Figure, "savefig", fail)
-    monkeypatch.setattr(sys.modules[module.Monitor.__module__], "log_metrics", fail)
-    monkeypatch.setattr(sys.modules[module.Monitor.__module__].SummaryWriter, "flush", fail)
+    monkeypatch.setattr(sys.modules[module.Monitor.__module__].SummaryWriter, "add_scalar", fail)
     config = dataclasses.replace(SMALL, steps=2, eval_batches=1, data=str(data), checkpoint_dir=str(tmp_path))
     module.train(dataclasses.replace(config, eval_first=True))
     assert {path.name for path in tmp_path.glob("[0-9]*")} == {"2"}
     said = capsys.readouterr().err
-    for what in "loss.png", "log_metrics", "TensorBoard events":
+    for what in "loss.png", "TensorBoard events":
         assert said.count(f"warning: {what}: RuntimeError('no')") == 1
     assert [r["step"] for r in read_metrics(tmp_path) if "eval/loss" in r] == [0, 2]
 
@@ -62,7 +43,7 @@ def test_the_plot_has_both_losses(tmp_path, monkeypatch):
     monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: figures.append(self))
     monitor = module.Monitor(tmp_path, SMALL, 0)
     for step in 5, 6:
-        monitor.record(step, {"train/loss": 2.0 / step, "eval/loss": 3.0})
+        monitor.log_metrics(step, {"train/loss": 2.0 / step, "eval/loss": 3.0})
     monitor.close()
     (axes,) = figures[0].axes
     lines = {line.get_label(): [list(x) for x in line.get_data()] for line in axes.get_lines()}
@@ -73,7 +54,7 @@ def test_tensorboard_reads_the_events(tmp_path):
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     monitor = train_module().Monitor(tmp_path, SMALL, 0)
     for step in 1, 2:
-        monitor.record(step, {"train/loss": 2.0})
+        monitor.log_metrics(step, {"train/loss": 2.0})
     monitor.close()
     events = reader.EventAccumulator(str(tmp_path / "tensorboard"), size_guidance={"scalars": 0}).Reload()
     assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [(1, 2.0), (2, 2.0)]

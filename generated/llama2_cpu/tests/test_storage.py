@@ -62,13 +62,13 @@ def test_a_slow_write_takes_the_lock_from_nobody(tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules[DirectoryLock.__module__], "RENEWAL", 0.1)
     with DirectoryLock(directory) as held:
         monitor = Monitor(directory, SMALL, 0)
-        monitor.record(1, {"train/loss": 1.0})
+        monitor.log_metrics(1, {"train/loss": 1.0})
         monkeypatch.setattr(type(directory), "write_text", write_slowly)
         end = time.monotonic() + 20
         while held.renewed > 0 and time.monotonic() < end:  # until a renewal, late on a busy machine, finds the other
             time.sleep(0.1)
         with pytest.raises(InputError, match=other):
-            monitor.record(2, {"train/loss": 1.0})
+            monitor.log_metrics(2, {"train/loss": 1.0})
         monitor.close()
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 1 and not (tmp_path / "loss.png").exists()
     assert lock.read_text() == other and not list(tmp_path.glob("lock.*"))
@@ -166,7 +166,7 @@ def test_an_object_store_is_no_local_folder(tmp_path, monkeypatch):
             monitor = Monitor(directory, SMALL, step)
             check_lock()
             for i in 1, 2, 3:
-                monitor.record(step + i, {"train/loss": 1.0})
+                monitor.log_metrics(step + i, {"train/loss": 1.0})
             monitor.restart_clock()
             monitor.close()
     records = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())

@@ -95,6 +95,15 @@ def test_a_killed_run_goes_on_to_the_bit(whole, tmp_path, cache):
     process.kill()
     finish(process, -signal.SIGKILL)
 
+    stopping = start(tmp_path, cache, checkpoint_every=10_000)
+    enough = metrics(tmp_path)[-1]["step"] + 2  # of a run that may begin at an earlier step
+    # long before the evaluation of step 36 or 54, and after that of 18 or 36: a signal skips one that is due
+    wait_for(stopping, lambda: any(r["step"] >= enough and 0 < r["step"] % 18 < 6 for r in metrics(tmp_path)[-1:]))
+    stopping.send_signal(signal.SIGTERM)
+    printed = finish(stopping, 75)
+    stopped = metrics(tmp_path)[-1]["step"]
+    assert "stopping after this step" in printed and f"stopped by a signal after step {stopped}, which" in printed
+    assert stopped < 60 and (tmp_path / str(stopped)).is_dir()
     output = finish(start(tmp_path, cache))
     assert "continues after step" in output
     assert not [p for p in tmp_path.iterdir() if "orbax-checkpoint-tmp" in p.name]
