@@ -22,7 +22,7 @@ class Block(nnx.Module):
     def __call__(self, x: Array) -> Array:
         h = self.norm(x)
         attended = self.attention(h)
-        point("Block.attended", h, attended)
+        point("Block.attended", x, h, attended)
         return shard(x + attended + self.mlp(h), "batch", "sequence", "residual")
 
 

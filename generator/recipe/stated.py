@@ -1,6 +1,6 @@
 """Writes the statements of an architecture about its checkpoints into the splices of fragments.
 
-[hf.tensors]    # parameter -> its name in checkpoints, or its name and its layout there
+[hf.tensors]    # parameter -> its name in checkpoints, or its name and its layout there; layers.PARAMETER: of a layer
 [hf.names]      # a setting of config.json as fragments call it -> as this family calls it
 [hf.settings]   # setting -> the value that config.json must have
 [hf.defaults]   # setting -> its value if config.json leaves it out; {} takes back that of a base
@@ -90,6 +90,8 @@ def _override(splice: Splice, hf: dict[str, Statements], used: set[tuple[str, st
     for row in read_rows(splice.body.text) if splice.point.startswith("hf.") else ():
         # config.json and the tables use the family's names
         key = row.key if row.table in ("names", "tensors") else hf["names"].get(row.key, (row.key,))[0]
+        if row.table == "tensors" and _layer_key(row) in hf["tensors"]:
+            key = _layer_key(row)
         if (
             key not in hf.get(row.table, ()) or position(row.nodes[0]) < end
         ):  # or a value holds the row, and is replaced
@@ -111,6 +113,11 @@ def _override(splice: Splice, hf: dict[str, Statements], used: set[tuple[str, st
             edits.replace(node, literal(part, str(origin)), origin)
             end = node.end_lineno or 0, node.end_col_offset or 0
     return replace(splice, body=edits.made()) if edits else splice
+
+
+def _layer_key(row: Row) -> str:
+    """Returns the key of a layer's parameter when one outside the layers has its name too; '' for the other one."""
+    return f"layers.{row.key}" if "{}" in row.values[0] else ""
 
 
 def _find_setdefault(source: TracedTree, default: ast.expr) -> ast.stmt | None:
@@ -191,6 +198,9 @@ def _check_keys(hf: dict[str, Statements], recipe: Recipe) -> None:
     for table, kind in (("tensors", "parameter"), ("names", "setting of config.json")):
         selected = {row.key for row in _read_all_rows(recipe.fragments, replaced=True) if row.table == table}
         left_out = {row.key for row in _read_all_rows(recipe.left_out, replaced=True) if row.table == table}
+        if table == "tensors":
+            rows = _read_all_rows([*recipe.fragments, *recipe.left_out], replaced=True)
+            left_out |= {_layer_key(row) for row in rows if row.table == table}
         for key in sorted(hf[table].keys() - selected - left_out):
             message = f"no selected fragment mentions a {kind} {key!r}"
             raise LoomError(message, str(hf[table][key][1]), nearest(key, selected))

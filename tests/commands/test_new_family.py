@@ -13,7 +13,7 @@ from generator.checkpoint.draft import find_nearest_family
 from generator.recipe.library import Library
 from generator.recipe.recipe import find_inherited, lineage_of
 
-OLMO = {"model_type": "olmo3", "architectures": ["Olmo3ForCausalLM"], "tie_word_embeddings": True}
+OLMO = {"model_type": "olmo4", "architectures": ["Olmo4ForCausalLM"], "tie_word_embeddings": True}
 OLMO_LAYER = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "self_attn.q_norm"]
 OLMO_LAYER += ["self_attn.k_norm", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]
 OLMO_LAYER += ["post_attention_layernorm", "post_feedforward_layernorm"]
@@ -23,7 +23,7 @@ INDEX = Path("model.safetensors.index.json")
 
 
 def test_an_unknown_model_type_is_not_what_it_is_spelt_like(refuse):
-    """By its settings olmo3 is a llama, by its tensors an olmo2."""
+    """By its settings olmo4 is a llama, by its tensors an olmo2."""
     output = refuse(**OLMO)
     assert "the nearest is llama2. Differences:\n  - tensors were not compared: there is" in output
     INDEX.write_text(json.dumps({"weight_map": dict.fromkeys([*OLMO_TENSORS, "model.stripes.weight"], "x")}))
@@ -65,7 +65,7 @@ def test_a_file_to_start_from(make):
     assert (code, "mine.toml: as llama2; next: work through the 5 differences" in output) == (0, True), output
     text = (ARCHITECTURES / "mine.toml").read_text()
     assert "# - no fragment has a place for the tensor model.layers.{}.self_attn.q_norm.weight\n" in text
-    assert (table["base"], table["model_type"], table["reference"]) == ("llama2", "olmo3", "Olmo3ForCausalLM")
+    assert (table["base"], table["model_type"], table["reference"]) == ("llama2", "olmo4", "Olmo4ForCausalLM")
     assert table["without"] == ["model/untied_head", "tests/test_flops", "tests/test_llama", "tests/test_rope"]
     assert table["presets"]["mine"]["width"] == 64
     build()
@@ -94,7 +94,7 @@ def test_the_nearest_of_each_published_family_is_that_family(share):
     """By settings alone, under a model_type that nothing has; what two families read alike is either's. Every 4th."""
     library = Library.read([ROOT])
     alike = {"mistral": "qwen2", "qwen3": "qwen2", "gemma3": "gemma3_text", "llama4": "llama4_text", "olmo2": "llama"}
-    alike["ernie4_5"] = "llama"
+    alike |= {"apertus": "llama", "ernie4_5": "llama"}
     for path in sorted((ROOT / "tests/families/published").glob("*.json"))[::share]:
         found, is_near = find_nearest_family(library, "cpu", published(path.stem, model_type="nobodys"), set())
         assert find_inherited(lineage_of(found, library), "model_type") == alike.get(path.stem, path.stem) and is_near

@@ -18,19 +18,23 @@ from generator.recipe.recipe import select
 CASES = {family: list(FAMILIES[family].cases) for family in FAMILIES}
 # what `make test` compares: the fewest families that have every fragment together, with what else has a fragment
 SHORT = {
+    "apertus": "learned",
     "cohere2": "grouped",
     "deepseek_v3": "yarn",
     "exaone4": "every_fourth",
     "gemma2": "grouped",
     "gemma3": "grouped",
     "gpt2": "tied",
+    "gpt_neox": "parallel",
     "gpt_oss": "grouped",
     "granite": "scaled",
     "hunyuan_v1_dense": "stretched",
     "lfm2": "listed",
     "llama2": "linear",  # model/rope_linear
     "llama4": "scout",
+    "nanochat": "capped",
     "nemotron": "half_rotated",
+    "olmo3": "every_fourth",
     "olmoe": "clipped",  # model/clip_qkv
     "phi": "biased",  # model/head_bias
     "phi3": "window",

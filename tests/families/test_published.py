@@ -38,7 +38,9 @@ QUICK = [
     allenai/OLMoE-1B-7B-0924 distilbert/distilgpt2 meta-llama/Llama-4-Scout-17B-16E-Instruct allenai/OLMo-2-0325-32B
     ibm-granite/granite-3.3-8b-instruct THUDM/GLM-4-9B-0414 ByteDance-Seed/Seed-OSS-36B-Instruct
     baidu/ERNIE-4.5-0.3B-PT nvidia/Nemotron-Mini-4B-Instruct LGAI-EXAONE/EXAONE-4.0-32B LGAI-EXAONE/EXAONE-4.0-1.2B
-    zai-org/GLM-4.5-Air tencent/Hunyuan-7B-Instruct
+    zai-org/GLM-4.5-Air tencent/Hunyuan-7B-Instruct allenai/Olmo-3-1025-7B swiss-ai/Apertus-8B-2509
+    bigcode/starcoder2-7b stabilityai/stablelm-2-zephyr-1_6b EleutherAI/pythia-160m CohereForAI/aya-23-8B
+    togethercomputer/RedPajama-INCITE-Chat-3B-v1
 """.split(),
 ]
 TYPES = {name: find_inherited(lineage_of(name, LIBRARY), "model_type") for name in LIBRARY.architectures()}
