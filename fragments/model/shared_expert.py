@@ -20,7 +20,8 @@ def _(self, config, rngs):
 
 @splice("MixtureOfExperts.result")
 def _(self, x, y):
-    y = y + self.shared(x)
+    with point("MixtureOfExperts.shared", self, x, y):
+        y = y + self.shared(x)
 
 
 @splice("flops.mlp")
