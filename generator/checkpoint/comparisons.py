@@ -180,15 +180,15 @@ def saved_gradients(reference: Any, scratch: Path) -> dict[str, np.ndarray]:
 
     Those of buffers, such as a router's correction, are zero.
     """
-    values = {name: parameter.detach().clone() for name, parameter in reference.named_parameters()}
+    tensors = [*reference.parameters(), *reference.buffers()]
+    values = [tensor.detach().clone() for tensor in tensors]
     with torch.no_grad():
-        for parameter in reference.parameters():
-            parameter.copy_(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
+        for tensor in tensors:
+            tensor.copy_(torch.zeros_like(tensor) if tensor.grad is None else tensor.grad)
         reference.save_pretrained(scratch)
-        for name, parameter in reference.named_parameters():
-            parameter.copy_(values[name])
-    buffers = {name for name, _ in reference.named_buffers()}
-    return {name: np.zeros_like(x) if name in buffers else x for name, x in read_tensors(scratch).items()}
+        for tensor, value in zip(tensors, values, strict=True):
+            tensor.copy_(value)
+    return read_tensors(scratch)
 
 
 def read_tensors(folder: Path) -> dict[str, np.ndarray]:

@@ -20,7 +20,9 @@ CASES = {family: list(FAMILIES[family].cases) for family in FAMILIES}
 SHORT = {
     "apertus": "learned",
     "cohere2": "grouped",
+    "deepseek_v2": "grouped",
     "deepseek_v3": "yarn",
+    "dots1": "normed",
     "exaone4": "every_fourth",
     "gemma2": "grouped",
     "gemma3": "grouped",
@@ -28,10 +30,13 @@ SHORT = {
     "gpt_neox": "parallel",
     "gpt_oss": "grouped",
     "granite": "scaled",
+    "granitemoe": "scaled",
     "hunyuan_v1_dense": "stretched",
+    "hunyuan_v1_moe": "stretched",
     "lfm2": "listed",
     "llama2": "linear",  # model/rope_linear
     "llama4": "scout",
+    "minimax_m2": "half_rotated",
     "nanochat": "capped",
     "nemotron": "half_rotated",
     "olmo3": "every_fourth",
@@ -39,10 +44,12 @@ SHORT = {
     "phi": "biased",  # model/head_bias
     "phi3": "window",
     "phi4_mini": "short_and_long",
+    "qwen2_moe": "every_second",
     "qwen3_5": "every_fourth",
     "qwen3_moe": "every_second",
     "seed_oss": "biased_out",  # model/output_bias
     "smollm3": "every_fourth",
+    "solar_open": "sparse",
 }
 # of SHORT one for each way in which layers do not see every token before them, each alike
 SEEING = "cohere2 deepseek_v3 gemma3 gpt2 gpt_oss lfm2 llama4 phi4_mini qwen3_5".split()

@@ -41,11 +41,13 @@ QUICK = [
     zai-org/GLM-4.5-Air tencent/Hunyuan-7B-Instruct allenai/Olmo-3-1025-7B swiss-ai/Apertus-8B-2509
     bigcode/starcoder2-7b stabilityai/stablelm-2-zephyr-1_6b EleutherAI/pythia-160m CohereForAI/aya-23-8B
     togethercomputer/RedPajama-INCITE-Chat-3B-v1
+    Qwen/Qwen1.5-MoE-A2.7B-Chat deepseek-ai/DeepSeek-V2-Lite ibm-granite/granite-3.1-3b-a800m-instruct
 """.split(),
 ]
 TYPES = {name: find_inherited(lineage_of(name, LIBRARY), "model_type") for name in LIBRARY.architectures()}
 SIZES = {
     **dict(intermediate_size=48, intermediate_size_mlp=40, moe_intermediate_size=24, vocab_size=128, head_dim=16),
+    **dict(shared_expert_intermediate_size=48),
     **dict(num_experts=16, num_local_experts=16, n_routed_experts=16, initializer_range=0.1),
     **dict(q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16),
     **dict(n_embd=32, n_head=2, n_layer=2),
