@@ -7,15 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-CHUNK = 64  # tokens whose writes are found by one triangular system
-
-
-def split_chunks(x: Array) -> Array:
-    """Splits tokens into chunks, the last one padded: x [B, T, N, ...] -> [T / C, B, N, C, ...]."""
-    B, T, *rest = x.shape
-    padded = jnp.pad(x, [(0, 0), (0, -T % CHUNK)] + [(0, 0)] * len(rest))
-    chunks = padded.reshape(B, -1, CHUNK, *rest)
-    return jnp.moveaxis(chunks, (1, 2), (0, 3))
+from generator.language.roles import CHUNK, join_chunks, split_chunks
 
 
 def gated_delta_rule(q: Array, k: Array, v: Array, decay: Array, beta: Array, segment_ids: Array | None) -> Array:
@@ -57,4 +49,4 @@ def gated_delta_rule(q: Array, k: Array, v: Array, decay: Array, beta: Array, se
 
     first = jnp.zeros((B, N, H, v.shape[-1]), v.dtype), segments[0, :, :, :1]
     _, contexts = jax.lax.scan(read_chunk, first, (inputs, segments))
-    return jnp.moveaxis(contexts, (0, 3), (1, 2)).reshape(B, -1, N, v.shape[-1])[:, :T]
+    return join_chunks(contexts, T)

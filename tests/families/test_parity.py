@@ -19,6 +19,7 @@ CASES = {family: list(FAMILIES[family].cases) for family in FAMILIES}
 # what `make test` compares: the fewest families that have every fragment together, with what else has a fragment
 SHORT = {
     "apertus": "learned",
+    "bamba": "one_of_four",
     "cohere2": "grouped",
     "deepseek_v2": "grouped",
     "deepseek_v3": "yarn",
@@ -52,7 +53,7 @@ SHORT = {
     "solar_open": "sparse",
 }
 # of SHORT one for each way in which layers do not see every token before them, each alike
-SEEING = "cohere2 deepseek_v3 gemma3 gpt2 gpt_oss lfm2 llama4 phi4_mini qwen3_5".split()
+SEEING = "bamba cohere2 deepseek_v3 gemma3 gpt2 gpt_oss lfm2 llama4 phi4_mini qwen3_5".split()
 
 
 def grouped(family: str, case: str, short: bool):

@@ -1,0 +1,79 @@
+"""Recurrences in chunks against one token after the other, in fp64: sizes around those of chunks, packed documents."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+from selected import mostly_slow
+
+from families.weaving import woven
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("recurrences")
+    return {name: woven(name, "cpu", folder, parts=()).model for name in ("qwen3_5", "bamba")}
+
+
+def run_tokens(segment_ids, k, v, decay, write, q):
+    """The state [H, V] of each head after exp(decay) and `write(state, k, v)`, read at q; 0 where a segment begins."""
+    y = np.zeros_like(v)
+    for b, n in np.ndindex(q.shape[0], q.shape[2]):
+        state = np.zeros((k.shape[-1], v.shape[-1]))
+        for t in range(q.shape[1]):
+            if t and segment_ids[b, t] != segment_ids[b, t - 1]:
+                state[:] = 0
+            state = write(np.exp(decay[b, t, n]) * state, (b, t, n))
+            y[b, t, n] = q[b, t, n] @ state
+    return y
+
+
+def delta_rule(q, k, v, decay, beta, segment_ids):
+    """Equation 10 of arXiv 2412.06464."""
+
+    def write(state, at):
+        return state + np.outer(k[at], beta[at] * (v[at] - k[at] @ state))
+
+    return run_tokens(segment_ids, k, v, decay, write, q)
+
+
+def state_space(x, decay, write, read, segment_ids):
+    """Equation 16 of arXiv 2405.21060."""
+    return run_tokens(segment_ids, write, x, decay, lambda state, at: state + np.outer(write[at], x[at]), read)
+
+
+def delta_inputs(rng: np.random.Generator, alike: bool = False):
+    """Random tokens; `alike`: keys that hardly differ, written in full: powers of their products grow."""
+    B, T, N, H, V = (*rng.integers((1, 1), (3, 150)), *rng.integers(1, 5, 3))
+    q, k, v = (rng.normal(size=(B, T, N, size)) for size in (H, H, V))
+    k = (np.ones_like(k) + 1e-3 * k) if alike else k
+    q, k = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (q, k))
+    decay, beta = -rng.exponential(0.1, (B, T, N)), rng.uniform(size=(B, T, N))
+    segment_ids = np.cumsum(rng.uniform(size=(B, T)) < rng.choice([0, 0.02, 0.3]), axis=1)
+    return (q, k, v, 0 * decay, np.ones_like(beta), segment_ids) if alike else (q, k, v, decay, beta, segment_ids)
+
+
+@pytest.mark.parametrize("cases", mostly_slow([12, 200], 12))
+def test_chunks_equal_the_recurrences(models, cases):
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(True), jax.disable_jit():  # each size would be compiled
+        for case in range(cases):
+            inputs = delta_inputs(rng, alike=case % 10 == 0)
+            np.testing.assert_allclose(models["qwen3_5"].gated_delta_rule(*inputs), delta_rule(*inputs), atol=1e-10)
+            q, k, v, decay, _, segment_ids = inputs
+            inputs = v, decay, k, q, segment_ids
+            np.testing.assert_allclose(models["bamba"].scan_states(*inputs), state_space(*inputs), atol=1e-10)
+
+
+def test_the_delta_rule_stays_finite_in_fp32(models):
+    """Where keys are alike, the powers of the chunk's matrix overflow."""
+    inputs = delta_inputs(np.random.default_rng(1), alike=True)
+    rounded, segment_ids, rule = (
+        [x.astype(np.float32) for x in inputs[:5]],
+        inputs[5],
+        models["qwen3_5"].gated_delta_rule,
+    )
+    gradients = jax.grad(lambda *x: rule(*x, segment_ids).sum(), argnums=range(5))(*rounded)
+    assert all(np.isfinite(x).all() for x in gradients)
+    np.testing.assert_allclose(rule(*rounded, segment_ids), delta_rule(*inputs), atol=1e-3)
