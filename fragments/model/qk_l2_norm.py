@@ -26,6 +26,6 @@ def _(self, q, k):
     q, k = normalize_heads(q, self.norm_epsilon), normalize_heads(k, self.norm_epsilon)
 
 
-@splice("hf.qk_l2_norm")
+@splice("hf.qk_l2_norm", optional=True)
 def _():
     yield "use_qk_norm", True, "heads as they are, by leaving model/qk_l2_norm out,"
