@@ -11,7 +11,8 @@ class JoinedByHead:
     """Views [heads, size, ...] of parameters that alternate in a tensor; assigning to it writes the parameters."""
 
     def __init__(self, *views: np.ndarray):
-        self.views, self.inner = views, views[0].shape
+        self.views = views
+        self.inner = views[0].shape
         heads, size, *rest = self.inner
         self.shape = heads * len(views) * size, *rest
         self.size = sum(view.size for view in views)

@@ -23,7 +23,8 @@ def _(config):
 
 @splice("hf.export", after="scaled_rope")
 def _(hf):
-    full = hf.pop("rope_scaling") or {"rope_type": "default"}
+    scaling = hf.pop("rope_scaling")
+    full = scaling or {"rope_type": "default"}
     full["rope_theta"] = hf.pop("rope_theta")
     local = hf.pop("rope_parameters.sliding_attention")
     hf["rope_parameters"] = {"full_attention": full, "sliding_attention": local}

@@ -11,7 +11,8 @@ requires("xielu")
 class Constant:
     """A number that a checkpoint holds and the model's code has; assigning another one raises InputError."""
 
-    shape, size = (), 1
+    shape = ()
+    size = 1
 
     def __init__(self, name: str, value: float):
         self.name, self.value = name, value
