@@ -283,8 +283,8 @@ MUTATIONS = [
     ),
     fragment(
         "pages/pages",
-        "jnp.where(positions < 0, 0, page), positions % size",
-        "page, positions % size",
+        "page = jnp.where(positions < 0, 0, page)",
+        "page = page",
         "padding is written to the first page",
         "llama2_cpu/tests/test_engine.py",
     ),
@@ -340,8 +340,8 @@ MUTATIONS = [
     ),
     fragment(
         "serve/serve",
-        "self.config.vocab_size, self.engine.engine.settings.queue",
-        "self.config.vocab_size + 1, self.engine.engine.settings.queue",
+        "size = self.config.vocab_size",
+        "size = self.config.vocab_size + 1",
         "more tokens are asked for by top_k than there are",
         "llama2_cpu/tests/test_serve.py",
     ),

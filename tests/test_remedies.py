@@ -125,8 +125,8 @@ def test_a_splice_beside_pages_says_what_it_does_with_a_cache():
     """The remedy of each error leads to the next one, and the last of them to a package."""
     selected = 'fragments = ["model/own"]\n'
     text = refused(selected, own=SUMS.format(order=""))
-    assert (
-        "own.py:9: model/own reads v after the statements at fragments/model/attention.py:40, and pages/pages" in text
+    assert re.search(
+        r"own.py:9: model/own reads v after the statements at fragments/model/attention.py:\d+, and pages/pages", text
     )
     assert 'Write before="pages" here, and splice at Attention.cached for the other branch: it shows cache, ' in text
     inside = SUMS.format(order=', before="pages"')

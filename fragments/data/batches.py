@@ -206,8 +206,12 @@ class Batches(Iterator[dict[str, np.ndarray]]):
 
     def to_devices(self, batch: dict[str, np.ndarray]) -> dict[str, Array]:
         """Returns global arrays [batch_size, T], made of the rows that each process yields."""
-        shape = self.config.batch_size, self.config.sequence_length
-        return jax.make_array_from_process_local_data(self.sharding, batch, shape)
+        arrays = {}
+        for name, rows in batch.items():
+            values = np.zeros((self.config.batch_size, self.config.sequence_length), rows.dtype)
+            values[self.rows] = rows  # the others, of other processes, are not read
+            arrays[name] = jax.make_array_from_callback(values.shape, self.sharding, values.__getitem__)
+        return arrays
 
     def get_state(self) -> dict[str, Any]:
         """Returns how far the data has been read, which is the same in all processes."""

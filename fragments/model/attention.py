@@ -24,7 +24,7 @@ class Attention(nnx.Module):
         std = config.init_std
         with point("Attention.query_key_value", D, N, H, std, rngs):
             K = config.kv_heads
-            with point("Attention.query", D, N, H, std, rngs):
+            with point("Attention.query", D, N, K, H, std, rngs):
                 self.query = Linear("BTD,DNH->BTNH", (D, N, H), ("embed", "heads", "head_size"), std, rngs)
             self.key = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
             self.value = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
