@@ -23,9 +23,9 @@ class Joined:
 
 
 @splice("hf.view")
-def _(views, tensor, view):
+def _(views, tensor, view, config):
     if tensor in views:
         before = views[tensor]
-        with point("hf.joined", before, view):
+        with point("hf.joined", tensor, before, view, config):
             view = Joined(*getattr(before, "views", (before,)), view)
     views[tensor] = view

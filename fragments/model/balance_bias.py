@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from generator.language import point, splice
+from generator.language import point, setting, splice
 
 
 @splice("MixtureOfExperts.parameters")
@@ -33,5 +33,5 @@ def _():
 @splice("hf.saved")
 def _(tensors, name, views, dtype):
     # always in fp32, as in transformers: 16 bits would lose small updates
-    kept = "float32" if name.endswith(".e_score_correction_bias") else dtype
+    kept = "float32" if name.endswith(setting("balance_bias")) else dtype
     tensors[name] = np.ascontiguousarray(views[name], kept)

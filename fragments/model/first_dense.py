@@ -3,10 +3,8 @@
 Source: DeepSeek-AI 2024, arXiv 2412.19437, section 4.2.
 """
 
-from generator.language import requires, splice
+from generator.language import splice
 from generator.language.roles import PositiveInt
-
-requires("dense_layers")
 
 
 class ModelConfig:
@@ -21,5 +19,4 @@ def _(config, problems):
 
 @splice("hf.sizes")
 def _():
-    yield "intermediate_size", "mlp_width"
     yield "first_k_dense_replace", "dense_layers"

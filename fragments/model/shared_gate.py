@@ -8,7 +8,7 @@ import jax
 from generator.language import layers, requires, splice
 from generator.language.roles import Linear
 
-requires("shared_expert")
+requires("shared_expert or shared_feed_forward")
 
 
 @splice("MixtureOfExperts.parameters")

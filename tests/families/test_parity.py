@@ -46,14 +46,14 @@ SHORT = {
     "phi3": "window",
     "phi4_mini": "short_and_long",
     "qwen2_moe": "every_second",
-    "qwen3_5": "every_fourth",
     "qwen3_moe": "every_second",
+    "qwen3_next": "every_fourth",
     "seed_oss": "biased_out",  # model/output_bias
     "smollm3": "every_fourth",
     "solar_open": "sparse",
 }
 # of SHORT one for each way in which layers do not see every token before them, each alike
-SEEING = "bamba cohere2 deepseek_v3 gemma3 gpt2 gpt_oss lfm2 llama4 phi4_mini qwen3_5".split()
+SEEING = "bamba cohere2 deepseek_v3 gemma3 gpt2 gpt_oss lfm2 llama4 phi4_mini qwen3_next".split()
 
 
 def grouped(family: str, case: str, short: bool):

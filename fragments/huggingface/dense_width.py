@@ -1,0 +1,10 @@
+"""The width of dense layers in config.json, where it has another one for experts."""
+
+from generator.language import requires, splice
+
+requires("dense_layers")
+
+
+@splice("hf.sizes")
+def _():
+    yield "intermediate_size", "mlp_width"
