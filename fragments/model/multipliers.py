@@ -40,7 +40,7 @@ def _(self, h):
     h = self.multiplier * h
 
 
-@splice("Attention.parameters")
+@splice("Attention.parameters", optional=True)
 def _(self, config):
     # attend divides by the root of the head size
     self.query_scale = config.attention_multiplier * config.head_size**0.5

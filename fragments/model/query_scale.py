@@ -7,6 +7,6 @@ from generator.language import requires, splice
 requires("multipliers or query_scalar")
 
 
-@splice("Attention.heads", after="qk_norm rope")
+@splice("Attention.heads", after="qk_norm rope", optional=True)
 def _(self, q):
     q = (q.astype(jnp.float32) * self.query_scale).astype(q.dtype)

@@ -5,8 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from generator.language import point
+from generator.language import point, requires
 from generator.language.roles import attend
+
+requires("attention or latent_attention")
 
 
 def attend_slowly(q, k, v, segment_ids):

@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from generator.language import excludes
+from generator.language import excludes, requires
 from generator.language.roles import attend
 
+requires("attention or latent_attention")
 excludes("attend_splash", "attend_cudnn")  # whose values have the dtype of the keys, and so the context
 excludes("attention_soft_cap", "attention_sinks", "sliding_window")
 

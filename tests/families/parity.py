@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 from collections.abc import Collection
 from pathlib import Path
@@ -23,7 +24,7 @@ DOCUMENTS = 3  # in a packed row, or rows alone
 
 def forward(package) -> Any:
     """A model's logits of tokens, compiled once for all tests of a package."""
-    return vars(package).setdefault("forward", jax.jit(lambda model, *inputs: model(*inputs)))
+    return vars(package).setdefault("forward", jax.jit(lambda model, *inputs, **named: model(*inputs, **named)))
 
 
 def make_reference(reference_class: Any, config: Any) -> torch.nn.Module:
@@ -98,5 +99,8 @@ def check_packing(package, folder: Path, tokens: np.ndarray) -> None:
     row = np.concatenate([alone.ravel(), np.zeros(3, np.int32)])[None]
     segment_ids = np.repeat([1, 2, 3, 0], lengths)[None].astype(np.int32)
     positions = np.concatenate([np.arange(n) for n in lengths])[None].astype(np.int32)
-    packed = forward(package)(model, row, positions, segment_ids)[:, :-3].reshape(DOCUMENTS, length, -1)
+    named = {"positions": positions, "segment_ids": segment_ids}
+    taken = named.keys() & inspect.signature(package.model.Decoder.__call__).parameters  # some models have no positions
+    packed = forward(package)(model, row, **{name: named[name] for name in taken})[:, :-3]
+    packed = packed.reshape(DOCUMENTS, length, -1)
     np.testing.assert_allclose(packed, forward(package)(model, alone), atol=1e-4, rtol=0)

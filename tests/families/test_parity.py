@@ -31,12 +31,13 @@ SHORT = {
     "gpt_neox": "parallel",
     "gpt_oss": "grouped",
     "granite": "scaled",
-    "granitemoe": "scaled",
+    "granitemoehybrid": "sparse",
     "hunyuan_v1_dense": "stretched",
     "hunyuan_v1_moe": "stretched",
     "lfm2": "listed",
     "llama2": "linear",  # model/rope_linear
     "llama4": "scout",
+    "mamba2": "groups",
     "minimax_m2": "half_rotated",
     "nanochat": "capped",
     "nemotron": "half_rotated",
@@ -53,7 +54,7 @@ SHORT = {
     "solar_open": "sparse",
 }
 # of SHORT one for each way in which layers do not see every token before them, each alike
-SEEING = "bamba cohere2 deepseek_v3 gemma3 gpt2 gpt_oss lfm2 llama4 phi4_mini qwen3_next".split()
+SEEING = "bamba cohere2 deepseek_v3 gemma3 gpt2 gpt_oss lfm2 llama4 mamba2 phi4_mini qwen3_next".split()
 
 
 def grouped(family: str, case: str, short: bool):

@@ -109,7 +109,7 @@ def check_four_devices(directory: str) -> None:
     split = sum(x.size for x in arrays.values() if x.addressable_shards[0].data.size * 4 == x.size)
     assert split > 0.9 * sum(x.size for x in arrays.values())
     save_state(Checkpoints(directory, SMALL).open(), 5, state)
-    tensor = math.gcd(2, getattr(SMALL, "kv_heads", SMALL.heads))
+    tensor = math.gcd(2, getattr(SMALL, "kv_heads", getattr(SMALL, "heads", 2)))
     target = abstract(lambda: new_state(SMALL), make_mesh(4 // tensor, 1, tensor))
     checkpoints = Checkpoints(directory, SMALL)
     step, _, items = checkpoints.restore(lambda _: checkpoint_items(target), Numbers())
