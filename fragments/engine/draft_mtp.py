@@ -72,35 +72,36 @@ def _(pages, count, draft_layers):
     count += draft_layers * pages  # after those of the model's layers
 
 
-@splice("Device.layers")
-def _(self, config, pages, draft_layers):
-    self.mtp_cache = Cache(np.array([config.layers * pages], np.int32)) if draft_layers else None
+@splice("LayerState.fields")
+def _():
+    mtp_layer: Cache | None = None
 
 
-@provide("Device.run")
-def mtp_cache(self) -> Cache | None:
-    return self.mtp_cache
+@splice("empty_layer_state.made")
+def _(state, config, pages, draft_layers):
+    if draft_layers:
+        state = state._replace(mtp_layer=Cache(np.array([config.layers * pages], np.int32)))
 
 
 @splice("run.scored")
-def _(model, key, value, sequences, step, length, x, positions, cache, following, mtp_cache):
+def _(model, layer_state, sequences, step, length, x, positions, new, following):
     every_x = x  # [B, T, D]
     proceed()
-    if mtp_cache is not None:
+    if layer_state.mtp_layer is not None:
         # the last key of a page depends on the first token of the next page, in which sequences that share the page may
         # differ. That can make a draft token worse, but never the output, as every draft token is verified
         every_position = positions_of(step, length)
-        all_pages = Pages(key, value, step.block_tables)
+        all_pages = Pages(layer_state.key, layer_state.value, step.block_tables)
         next_tokens = sequences[step.slots[:, None], every_position + 1]  # [B, T]
-        x_mtp, new_mtp_cache = hidden_mtp(
-            model, every_x, next_tokens, every_position, all_pages, mtp_cache, model.config
+        x_mtp, new_of_mtp = hidden_mtp(
+            model, every_x, next_tokens, every_position, all_pages, layer_state.mtp_layer, model.config
         )
         columns = jnp.maximum(positions - step.starts[:, None], 0)  # [B, C]
         x_mtp = jnp.take_along_axis(x_mtp, columns[:, :, None], axis=1)  # [B, C, D]
         with point("run.drafted", model, x_mtp):
             draft_tokens = jnp.argmax(model.embedding.logits(x_mtp, model.embedding.kernel()), axis=-1)
         following = jnp.concatenate([following, draft_tokens], axis=1)  # [B, 2 C]: and a draft token after each
-        cache = cache, new_mtp_cache
+        new = new, new_of_mtp
 
 
 @splice("Engine.pool")
@@ -129,4 +130,6 @@ def _(self, request, most):
 
 @splice("test_draft_ngram.engine", optional=True)
 def _(subject):
-    subject.device.mtp_cache = None  # the test makes its own draft tokens
+    subject.device.layer_state = subject.device.layer_state._replace(
+        mtp_layer=None
+    )  # the test makes its own draft tokens

@@ -259,7 +259,8 @@ class Engine:
             request.cached += 0 if request.tokens else skipped
             self.prefix_hits += skipped
         scored = [request.sampling.prompt_logprobs and not request.tokens for request in requests]
-        lengths = [self.device.chunk_length(request.length - request.computed) for request in requests]
+        with point("Engine.lengths", self, requests):
+            lengths = [self.device.chunk_length(request.length - request.computed) for request in requests]
         kinds = list(zip(lengths, scored, strict=True))
         length, score_all = kinds[0]
         most = self.device.shapes.chunks[length]
@@ -271,7 +272,8 @@ class Engine:
         step = self.batch.step(requests, rows, self.device.width_for(max(len(x.pages) for x in requests)))
         point("Engine.step", requests, step, length)
         for row, request in enumerate(requests):
-            count = min(request.length - request.computed, length)
+            with point("Engine.count", self, request, length):
+                count = min(request.length - request.computed, length)
             step.starts[row] = request.computed
             step.counts[row] = count
             point("Engine.row", step, row, request)

@@ -47,8 +47,9 @@ def _(step, positions, is_last):
 def _(self, width, cached):
     if G := self.settings.draft_tokens:
         for B in self.shapes.rows:
-            drafted = self.dummy_step(B, width)._replace(draft_tokens=np.zeros((B, G), np.int32))
-            yield drafted, 1 + G, True, f"{B} x {1 + G} tokens, {G} of them drafts, {cached}"
+            step = self.dummy_step(B, width)._replace(draft_tokens=np.zeros((B, G), np.int32))
+            point("Device.drafted", step)
+            yield step, 1 + G, True, f"{B} x {1 + G} tokens, {G} of them drafts, {cached}"
 
 
 @splice("Engine.admitted")

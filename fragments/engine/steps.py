@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from generator.language import point, provide, receive, setting
-from generator.language.roles import TOP, Biases, Cache, Decoder, Pages, Request, SamplingMetadata, sample
+from generator.language import point
+from generator.language.roles import TOP, Biases, Cache, Decoder, LayerState, Request, SamplingMetadata, hidden, sample
 
 
 class Slots(NamedTuple):
@@ -67,54 +67,17 @@ def likeliest_tokens(top: Sequence[np.ndarray], row: int, count: int) -> list[di
     return [dict(zip(*pair, strict=True)) for pair in each]
 
 
-def hidden(model: Decoder, tokens: Array, positions: Array, pages: Pages, cache: Cache) -> tuple[Array, Cache]:
-    """Computes the residual stream [B, T, D] of tokens at positions [B, T], negative for padding, and their cache."""
-    x = model.hidden(tokens)
-    receive(cache)
-    return x, cache
-
-
-@provide("hidden")
-def positions(positions) -> Array:
-    return positions
-
-
-@provide("hidden")
-def cache(cache) -> Cache:
-    return cache
-
-
-@provide("hidden")
-def pages(pages) -> Pages:
-    return pages
-
-
 def positions_of(step: StepInput, length: int) -> Array:
     """Returns the positions [B, T] of a step's tokens, -1 for padding."""
     columns = jnp.arange(length)
     return jnp.where(columns < step.counts[:, None], step.starts[:, None] + columns, -1)
 
 
-@functools.partial(jax.jit, static_argnames="length", donate_argnames=("key", "value"))
-def write(key: Array, value: Array, cache: Cache, step: StepInput, length: int) -> tuple[Array, Array]:
-    """Writes a step's keys and values to the pool; not in `run`, as a program that reads it too would copy it."""
-    pages = Pages(key, value, step.block_tables)
-    positions = positions_of(step, length)
-    if setting("one_stack"):
-        pages = pages.write(cache, positions)
-    else:
-        for new in jax.tree.leaves(cache, is_leaf=lambda x: isinstance(x, Cache)):
-            pages = pages.write(new, positions)
-    return pages.key, pages.value
-
-
 @functools.partial(jax.jit, static_argnames=("length", "score_all"), donate_argnames="slots")
 def run(
     model: Decoder,
-    key: Array,
-    value: Array,
+    layer_state: LayerState,
     slots: Slots,
-    layers: Cache,
     step: StepInput,
     length: int,
     score_all: bool,
@@ -122,7 +85,6 @@ def run(
     """Runs up to `length` (T) tokens of each sequence through the model, and samples the next token.
 
     Args:
-        key, value: the pool of pages.
         score_all: whether to score what follows every token, rather than the last one alone.
     """
     point("run.model", model, step)
@@ -130,8 +92,8 @@ def run(
     point("run.sequences", sequences, step)
     positions = positions_of(step, length)
     tokens = jnp.where(positions < 0, 0, sequences[step.slots[:, None], positions])
-    x, cache = hidden(model, tokens, positions, Pages(key, value, step.block_tables), layers)  # [B, T, D]
-    with point("run.scored", model, key, value, step, length, x, cache):
+    x, new = hidden(model, tokens, positions, layer_state, step)  # [B, T, D]
+    with point("run.scored", model, layer_state, step, length, x, new):
         lengths = step.starts + step.counts  # [B]
         if not score_all:
             last = jnp.maximum(step.counts - 1, 0)[:, None]
@@ -153,4 +115,4 @@ def run(
         with point("run.top", step, logprobs, B, C):
             top = jax.lax.cond(step.top, likeliest, lambda x: jax.tree.map(jnp.zeros_like, likeliest(x)), logprobs)
     point("run.output", scores, following, top, B, C)
-    return StepOutput(scores, following, *top), cache, slots._replace(sequences=sequences)
+    return StepOutput(scores, following, *top), new, slots._replace(sequences=sequences)

@@ -3,17 +3,13 @@
 Source: Kwon et al. 2023, arXiv 2309.06180, section 4 (pages that are freed and shared).
 """
 
-import jax
 import numpy as np
 
 from generator.language import point, proceed, provide, requires, splice
 from generator.language.roles import (
     EngineSettings,
-    InputError,
     ModelConfig,
     WindowPages,
-    computing,
-    empty_pages,
     pool_is_whole,
     window_layers,
     window_size,
@@ -41,17 +37,6 @@ def window_pages(config, settings) -> np.ndarray:
 @provide("Device.__init__")
 def window_pages(config, settings) -> np.ndarray:
     return window_room(config, settings) * window_layers(config)
-
-
-@splice("pages_that_fit.fitting")
-def _(left, pool, config, settings, mesh, fitting, window_pages):
-    with computing(mesh):
-        fixed = jax.jit(lambda: empty_pages(config, 0, settings.page_size)).lower().compile()
-    in_windows, in_all = (program.memory_analysis().output_size_in_bytes for program in (fixed, pool))
-    if in_windows > left:
-        needed = f"layers with windows need {in_windows / 2**30:.1f} GiB of a device for so many sequences"
-        raise InputError(f"--max-sequences {settings.max_sequences}: {needed}: lower it, or raise --mesh-tensor")
-    fitting = int(64 * (left - in_windows) / max(in_all - in_windows, 1)) - 1  # one is never read
 
 
 @splice("Device.dummy_step", "Engine.step")

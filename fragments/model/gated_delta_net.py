@@ -70,14 +70,20 @@ class GatedDeltaNet(nnx.Module):
         v, gate = checkpoint_name(self.value(x), "value"), checkpoint_name(self.gate(x), "gate")  # [B, T, N, V]
         beta = jax.nn.sigmoid(self.beta(x).astype(jnp.float32))  # [B, T, N]
         step = jax.nn.softplus(self.step(x).astype(jnp.float32) + self.step_bias)
-        q = unit(jax.nn.silu(convolve(q, self.query_kernel.astype(x.dtype), segment_ids))) * q.shape[-1] ** -0.5
-        k = unit(jax.nn.silu(convolve(k, self.key_kernel.astype(x.dtype), segment_ids)))
-        v = jax.nn.silu(convolve(v, self.value_kernel.astype(x.dtype), segment_ids))
+        decay = -jnp.exp(self.log_rate[...]) * step
+        with point("GatedDeltaNet.convolve", x, q, k, v):
+            q = convolve(q, self.query_kernel.astype(x.dtype), segment_ids)
+            k = convolve(k, self.key_kernel.astype(x.dtype), segment_ids)
+            v = convolve(v, self.value_kernel.astype(x.dtype), segment_ids)
+        q = unit(jax.nn.silu(q)) * q.shape[-1] ** -0.5
+        k = unit(jax.nn.silu(k))
+        v = jax.nn.silu(v).astype(jnp.float32)
         repeats = v.shape[2] // k.shape[2]
         q, k = jnp.repeat(q, repeats, axis=2), jnp.repeat(k, repeats, axis=2)
-        y = gated_delta_rule(
-            q, k, v.astype(jnp.float32), -jnp.exp(self.log_rate[...]) * step, beta, segment_ids
-        )  # [B, T, N, V]
+        with point("GatedDeltaNet.read", q, k, v, decay, beta):
+            B, _, N, H = q.shape
+            empty = jnp.zeros((B, N, H, v.shape[-1]), jnp.float32)
+            y, _ = gated_delta_rule(q, k, v, decay, beta, empty, segment_ids)  # [B, T, N, V]
         y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + self.epsilon) * self.norm_scale
         y = (y * jax.nn.silu(gate.astype(jnp.float32))).astype(x.dtype)
         return checkpoint_name(self.out(y), "out")

@@ -7,11 +7,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from generator.language.roles import CHUNK, join_chunks, split_chunks
+from generator.language.roles import CHUNK, join_chunks, split_chunks, sums_between
 
 
-def gated_delta_rule(q: Array, k: Array, v: Array, decay: Array, beta: Array, segment_ids: Array | None) -> Array:
-    """Reads from a state of each head that all tokens before in a segment have written: -> [B, T, N, V].
+def gated_delta_rule(
+    q: Array, k: Array, v: Array, decay: Array, beta: Array, state: Array, segment_ids: Array | None
+) -> tuple[Array, Array]:
+    """Reads from a state of each head that all tokens before in a segment have written.
 
     A token multiplies the state [H, V] by exp(decay), adds beta * (v - k @ state) at its key, and reads q @ state.
     The writes of a chunk depend on each other by a triangular system, which is solved by substitution: powers of its
@@ -21,23 +23,28 @@ def gated_delta_rule(q: Array, k: Array, v: Array, decay: Array, beta: Array, se
         q, k: [B, T, N, H].
         v: [B, T, N, V]; all of these in fp32, as the state sums over many tokens.
         decay, beta: [B, T, N]; decay is at most 0.
-        segment_ids: [B, T]; the state is 0 before the first token of a segment.
+        state: [B, N, H, V], before the first token.
+        segment_ids: [B, T]; the state is 0 before the first token of a later segment.
+
+    Returns:
+        What the tokens read, [B, T, N, V], and the state after the last one.
     """
-    B, T, N, H = q.shape
+    B, T = q.shape[:2]
     if segment_ids is None:
         segment_ids = jnp.zeros((B, T), jnp.int32)
     inputs = [split_chunks(x) for x in (q, k, v, decay, beta)]
-    segments = split_chunks(segment_ids[:, :, None])  # [T / C, B, 1, C]
+    segments = split_chunks(segment_ids[:, :, None], "edge")  # [T / C, B, 1, C]
     causal = jnp.tril(jnp.ones((CHUNK, CHUNK), bool))
 
     def read_chunk(carry, chunk):
         state, last = carry  # [B, N, H, V], and the segment [B, 1, 1] of the token before
         (q, k, v, decay, beta), segment = chunk
-        total = jnp.cumsum(decay, axis=-1)  # [B, N, C]
+        between = sums_between(decay)  # [B, N, C, C]
+        since_start = jnp.exp(jnp.cumsum(decay, axis=-1))  # [B, N, C]
         is_seen = causal & (segment[..., :, None] == segment[..., None, :])  # [B, 1, C, C]
-        kept = jnp.exp(jnp.where(is_seen, total[..., :, None] - total[..., None, :], -jnp.inf))  # of what a token wrote
-        from_start = jnp.where(segment == last, jnp.exp(total), 0)[..., None]  # of the state before, [B, N, C, 1]
-        to_end = jnp.where(segment == segment[..., -1:], jnp.exp(total[..., -1:] - total), 0)[..., None]
+        kept = jnp.exp(jnp.where(is_seen, between, -jnp.inf))  # of what a token wrote
+        from_start = jnp.where(segment == last, since_start, 0)[..., None]  # of the state before, [B, N, C, 1]
+        to_end = jnp.where(segment == segment[..., -1:], jnp.exp(between[..., -1, :]), 0)[..., None]
         beta = beta[..., None]
         system = beta * jnp.einsum("BNCH,BNDH->BNCD", k, k) * kept  # only what is below the diagonal is read
         known = beta * (v - from_start * jnp.einsum("BNCH,BNHV->BNCV", k, state))
@@ -47,6 +54,5 @@ def gated_delta_rule(q: Array, k: Array, v: Array, decay: Array, beta: Array, se
         state = from_start[..., -1:, :] * state + jnp.einsum("BNCH,BNCV->BNHV", to_end * k, written)
         return (state, segment[..., -1:]), context
 
-    first = jnp.zeros((B, N, H, v.shape[-1]), v.dtype), segments[0, :, :, :1]
-    _, contexts = jax.lax.scan(read_chunk, first, (inputs, segments))
-    return join_chunks(contexts, T)
+    (state, _), contexts = jax.lax.scan(read_chunk, (state, segments[0, :, :, :1]), (inputs, segments))
+    return join_chunks(contexts, T), state

@@ -9,7 +9,7 @@ from flax import nnx
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
-from generator.language import layers, splice, threaded
+from generator.language import layers, point, splice, threaded
 from generator.language.roles import Linear, ModelConfig, Norm, PositiveInt, convolve, scan_states
 
 
@@ -65,13 +65,20 @@ class Mamba2(nnx.Module):
     def __call__(self, x: Array, segment_ids: Array | None = threaded()) -> Array:
         gate, value = checkpoint_name(self.gate(x), "gate"), checkpoint_name(self.value(x), "value")  # [B, T, N, H]
         step = jax.nn.softplus(self.step(x).astype(jnp.float32) + self.step_bias)  # [B, T, N]
-        value = self.value_convolution(value, segment_ids).astype(jnp.float32)
-        write = self.write_convolution(self.write(x), segment_ids).astype(jnp.float32)  # [B, T, G, S]
-        read = self.read_convolution(self.read(x), segment_ids).astype(jnp.float32)
+        write, read = self.write(x), self.read(x)  # [B, T, G, S]
+        with point("Mamba2.convolve", x, value, write, read):
+            value = self.value_convolution(value, segment_ids)
+            write = self.write_convolution(write, segment_ids)
+            read = self.read_convolution(read, segment_ids)
+        value = value.astype(jnp.float32)
         B, T, N, H = value.shape
         groups = write.shape[2]
-        write, read = jnp.repeat(write, N // groups, axis=2), jnp.repeat(read, N // groups, axis=2)  # [B, T, N, S]
-        y = scan_states(step[..., None] * value, -jnp.exp(self.log_rate[...]) * step, write, read, segment_ids)
+        write = jnp.repeat(write.astype(jnp.float32), N // groups, axis=2)  # [B, T, N, S]
+        read = jnp.repeat(read.astype(jnp.float32), N // groups, axis=2)
+        with point("Mamba2.scan", value, write, read, step):
+            decay = -jnp.exp(self.log_rate[...]) * step
+            empty = jnp.zeros((B, N, write.shape[-1], H), jnp.float32)
+            y, _ = scan_states(step[..., None] * value, decay, write, read, empty, segment_ids)
         y = (y + self.skip[:, None] * value) * jax.nn.silu(gate.astype(jnp.float32))
         grouped = y.reshape(B, T, groups, -1)
         grouped = grouped * jax.lax.rsqrt(jnp.mean(grouped * grouped, axis=-1, keepdims=True) + self.epsilon)

@@ -8,7 +8,7 @@ from flax import nnx
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
-from generator.language import layers, splice, threaded
+from generator.language import layers, point, splice, threaded
 from generator.language.roles import Linear, ModelConfig, Norm, PositiveInt, convolve, shard
 
 
@@ -28,7 +28,11 @@ class ShortConvolution(nnx.Module):
     def __call__(self, x: Array, segment_ids: Array | None = threaded()) -> Array:
         gates = checkpoint_name(self.gates(x), "gate")  # [B, T, 3, M]
         gate_in, gate_out, value = gates[:, :, 0], gates[:, :, 1], gates[:, :, 2]
-        y = gate_out * convolve(gate_in * value, self.kernel.astype(x.dtype), segment_ids)
+        inputs = gate_in * value
+        kernel = self.kernel.astype(x.dtype)
+        with point("ShortConvolution.convolve", inputs, kernel):
+            convolved = convolve(inputs, kernel, segment_ids)
+        y = gate_out * convolved
         return checkpoint_name(self.out(shard(y, "batch", "sequence", "mlp")), "out")
 
 

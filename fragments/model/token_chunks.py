@@ -6,10 +6,13 @@ from jax import Array
 CHUNK = 64  # tokens
 
 
-def split_chunks(x: Array) -> Array:
-    """Splits tokens into chunks, the last one padded: x [B, T, N, ...] -> [T / C, B, N, C, ...]."""
+def split_chunks(x: Array, padding: str = "constant") -> Array:
+    """Splits tokens into chunks: x [B, T, N, ...] -> [T / C, B, N, C, ...].
+
+    The last one is padded with zeros, or with the last token where `padding` is "edge".
+    """
     B, T, *rest = x.shape
-    padded = jnp.pad(x, [(0, 0), (0, -T % CHUNK)] + [(0, 0)] * len(rest))
+    padded = jnp.pad(x, [(0, 0), (0, -T % CHUNK)] + [(0, 0)] * len(rest), padding)
     return jnp.moveaxis(padded.reshape(B, -1, CHUNK, *rest), (1, 2), (0, 3))
 
 
@@ -17,3 +20,12 @@ def join_chunks(x: Array, length: int) -> Array:
     """Joins chunks of tokens: x [T / C, B, N, C, V] -> [B, length, N, V]."""
     tokens = jnp.moveaxis(x, (0, 3), (1, 2))  # [B, T / C, C, N, V]
     return tokens.reshape(tokens.shape[0], -1, *tokens.shape[3:])[:, :length]
+
+
+def sums_between(x: Array) -> Array:
+    """Sums x [..., C] over the tokens after j up to i: -> [..., C (i), C (j)].
+
+    A difference of running sums would lose what a token with a small x adds to those before it.
+    """
+    later = jnp.tril(jnp.ones((CHUNK, CHUNK), bool), -1)
+    return jnp.cumsum(jnp.where(later, x[..., :, None], 0), axis=-2)

@@ -54,13 +54,13 @@ def int8_kv_cache(settings) -> bool:
     return settings.int8_kv_cache
 
 
-@splice("empty_pages.format")
+@splice("empty_pages.format", optional=True)
 def _(arrays, int8_kv_cache):
     if int8_kv_cache:
         arrays = tuple(Int8Heads(x.astype(jnp.int8), x[..., 0].astype(jnp.float32)) for x in arrays)
 
 
-@splice("Attention.in_pages", after="attend_token")
+@splice("Attention.in_pages", after="attend_token", optional=True)
 def _(cache, pages):
     if isinstance(pages.key, Int8Heads):
         cache = cache._replace(key=heads_in_int8(cache.key), value=heads_in_int8(cache.value))

@@ -34,18 +34,18 @@ def find_unfit(file: Toml[PackageToml], selection: Selection, pattern: Pattern) 
     """Returns the parts that require what the model lacks: part -> why, and the place that says so."""
     unfit = {}
     for name, part in file.data.parts.items():
-        for fragment, gives in part.requires.items():
-            forms = {fragment, fragment.split("/")[-1]}
-            if lacking := pattern.kinds_without(fragment):
-                unfit[name] = (
-                    f"layers of the kind {lacking[0].name} have no {gives} ({fragment})",
-                    str(lacking[0].origin),
-                )
-            elif fragment not in selection:
-                unfit[name] = f"it has no {gives} ({fragment})", ""
+        for words, gives in part.requires.items():
+            fragments = words.split(" or ")
+            forms = {form for fragment in fragments for form in (fragment, fragment.split("/")[-1])}
+            selected = [fragment for fragment in fragments if fragment in selection]
+            having = [kind for fragment in selected for kind in pattern.kinds_with(fragment)]
+            if not selected:
+                unfit[name] = f"it has no {gives} ({words})", ""
+            elif lacking := [kind for kind in pattern.kinds.values() if kind not in having]:
+                unfit[name] = f"layers of the kind {lacking[0].name} have no {gives} ({words})", str(lacking[0].origin)
             for other, (peer, where) in selection.items():
-                if forms.intersection(peer.excludes):
-                    unfit[name] = f"{other} excludes {fragment}: no {gives}", str(where)
+                if forms.intersection(peer.excludes) and other not in file.data.fragments:
+                    unfit[name] = f"{other} excludes {words}: no {gives}", str(where)
         for other, (peer, _) in selection.items():
             places = {splice.point: splice for splice in peer.splices}
             for point, of_part in part.also.items():
@@ -147,17 +147,17 @@ def check_parts(file: Toml[PackageToml], library: Library) -> None:
     """Refuses a part that names a fragment, a folder, a part or a target that does not exist."""
     fragments = {*library.fragments(), *(name.split("/")[0] for name in library.fragments())}
     for name, part in file.data.parts.items():
+        required = [(words, fragment) for words in part.requires for fragment in words.split(" or ")]
         for key, entries, known in (
-            ("fragments", part.fragments, fragments),
-            ("needs", part.needs, file.data.parts),
-            ("requires", tuple(part.requires), library.fragments()),
-            ("targets", part.targets, library.targets()),
+            ("fragments", enumerate(part.fragments), fragments),
+            ("needs", enumerate(part.needs), file.data.parts),
+            ("requires", required, library.fragments()),
+            ("targets", enumerate(part.targets), library.targets()),
         ):
-            for number, entry in enumerate(entries):
+            for place, entry in entries:
                 if entry not in known:
                     message = f"part {name} has {entry!r} under {key}, which does not exist"
-                    place = part.origin(key, entry if key == "requires" else number)
-                    raise LoomError(message, str(place), nearest(entry, known))
+                    raise LoomError(message, str(part.origin(key, place)), nearest(entry, known))
 
 
 def check_defaults(target: Toml[TargetToml], file: Toml[PackageToml]) -> None:

@@ -135,11 +135,6 @@ class Pattern:
         selecting = [kind for kind in self.kinds.values() if fragment in kind.fragments]
         return selecting or list(self.kinds.values())
 
-    def kinds_without(self, fragment: str) -> list[Kind]:
-        """Returns the kinds whose layers lack a fragment."""
-        kinds = self.kinds_with(fragment)
-        return [kind for kind in self.kinds.values() if kind not in kinds]
-
     def count_of(self, kinds: Collection[str]) -> str:
         """Returns the number of layers of some kinds, further ones included, as an expression."""
         terms = [ALL] if self.kinds.keys() == {*kinds} else []

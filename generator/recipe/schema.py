@@ -100,7 +100,7 @@ class PartTable(TomlTable):
     Attributes:
         aliases: what people may call it, for the error of an unknown part.
         targets: that packages with the part can be for; none for all.
-        requires: fragment that every layer of a model with the part must have -> what it gives a layer.
+        requires: fragment, or "one or other", that every layer of a model with the part must have -> what it gives.
         also: point -> point of the part: a fragment that splices at the first must splice at the second too.
         choice: what the part decides, if it is one of several ways: a package has one at most, and "all" has none.
         roots: public names, as in the package file.

@@ -4,9 +4,9 @@ before                                              after, where 3 of the layers
     layers.sum(lambda layer: f(layer.window))           3 * f(config.window) + (config.layers - 3) * f(EVERYTHING)
     layers.stacked(lambda group: f(group.window))       (f(config.window), f(config.window), ..., f(EVERYTHING))
 
-`layers.sum(...)`, `layers.count` and `layers.numbers` are over the layers that have the fragment. `layers.stacked(...)`
-is an expression for each stack of layers, in the structure that scans take apart, and `layers.stacks` maps the path of
-each stack to the numbers of its layers.
+All of these are over the layers that have the fragment, as are `layers.count` and `layers.numbers`. `layers.stacked`
+is an expression for each stack of such layers, in the structure that scans take apart; `layers.stacks` maps the path of
+each stack of the model to the numbers of its layers.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ def _count_expression(node: ast.AST, member: str, source: TracedTree, pattern: P
     if member in _CALLED and isinstance(node, ast.Call):
         if member == "sum":
             return _sum_over_layers({kind.name: _apply_lambda(node, kind.init, source) for kind in having}, pattern)
-        stacks = []
+        stacks, names = [], {kind.name for kind in having}
         for group in pattern.groups:
-            kinds = [pattern.kinds[name].init | {"count": group.count} for name in group.pattern]
+            kinds = [pattern.kinds[name].init | {"count": group.count} for name in group.pattern if name in names]
             each = [_apply_lambda(node, members, source) for members in kinds]
-            alike = f"tuple({each[0]} for _ in range({group.period}))"
+            alike = f"tuple({each[0]} for _ in range({len(each)}))" if each else ""
             written = alike if len(set(each)) == 1 else f"({', '.join(each)})"
-            stacks.append(each[0] if group.period == 1 else written)
+            stacks += [each[0] if len(each) == 1 else written] if each else []
         return stacks[0] if len(stacks) == 1 else f"({', '.join(stacks)})"
     if member not in _PLAIN or isinstance(node, ast.Call):
         calls = [f"{WORD}.{name}(lambda {of}: ...)" for name, of in _CALLED.items()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import numpy as np
 import pytest
@@ -54,26 +56,40 @@ def delta_inputs(rng: np.random.Generator, alike: bool = False):
     return (q, k, v, 0 * decay, np.ones_like(beta), segment_ids) if alike else (q, k, v, decay, beta, segment_ids)
 
 
+def in_steps(rule, tokens, state, segment_ids, rng):
+    """Applies a rule to random parts of the tokens, each with the state after the part before."""
+    ends, read = {segment_ids.shape[1]}, []
+    while rng.uniform() < 0.8:  # where a segment begins, the state would not be 0
+        t = int(rng.integers(segment_ids.shape[1]))
+        ends |= {t} if t and (segment_ids[:, t] == segment_ids[:, t - 1]).all() else set()
+    for start, end in itertools.pairwise([0, *sorted(ends)]):
+        y, state = rule(*(x[:, start:end] for x in tokens), state, segment_ids[:, start:end])
+        read.append(y)
+    return np.concatenate(read, axis=1)
+
+
 @pytest.mark.parametrize("cases", mostly_slow([12, 200], 12))
-def test_chunks_equal_the_recurrences(models, cases):
+def test_chunks_and_steps_equal_the_recurrences(models, cases):
     rng = np.random.default_rng(0)
     with jax.enable_x64(True), jax.disable_jit():  # each size would be compiled
         for case in range(cases):
-            inputs = delta_inputs(rng, alike=case % 10 == 0)
-            np.testing.assert_allclose(models["qwen3_5"].gated_delta_rule(*inputs), delta_rule(*inputs), atol=1e-10)
-            q, k, v, decay, _, segment_ids = inputs
-            inputs = v, decay, k, q, segment_ids
-            np.testing.assert_allclose(models["bamba"].scan_states(*inputs), state_space(*inputs), atol=1e-10)
+            *tokens, segment_ids = delta_inputs(rng, alike=case % 10 == 0)
+            q, k, v, decay, _ = tokens
+            empty = np.zeros((q.shape[0], q.shape[2], k.shape[-1], v.shape[-1]))
+            y = in_steps(models["qwen3_5"].gated_delta_rule, tokens, empty, segment_ids, rng)
+            np.testing.assert_allclose(y, delta_rule(*tokens, segment_ids), atol=1e-10)
+            tokens = v, decay, k, q
+            y = in_steps(models["bamba"].scan_states, tokens, empty, segment_ids, rng)
+            np.testing.assert_allclose(y, state_space(*tokens, segment_ids), atol=1e-10)
 
 
 def test_the_delta_rule_stays_finite_in_fp32(models):
     """Where keys are alike, the powers of the chunk's matrix overflow."""
-    inputs = delta_inputs(np.random.default_rng(1), alike=True)
-    rounded, segment_ids, rule = (
-        [x.astype(np.float32) for x in inputs[:5]],
-        inputs[5],
-        models["qwen3_5"].gated_delta_rule,
-    )
-    gradients = jax.grad(lambda *x: rule(*x, segment_ids).sum(), argnums=range(5))(*rounded)
+    *tokens, segment_ids = delta_inputs(np.random.default_rng(1), alike=True)
+    rounded = [x.astype(np.float32) for x in tokens]
+    q, _, v, _, _ = rounded
+    empty = np.zeros((q.shape[0], *q.shape[2:], v.shape[-1]), np.float32)
+    rule = models["qwen3_5"].gated_delta_rule
+    gradients = jax.grad(lambda *x: rule(*x, empty, segment_ids)[0].sum(), argnums=range(5))(*rounded)
     assert all(np.isfinite(x).all() for x in gradients)
-    np.testing.assert_allclose(rule(*rounded, segment_ids), delta_rule(*inputs), atol=1e-3)
+    np.testing.assert_allclose(rule(*rounded, empty, segment_ids)[0], delta_rule(*tokens, segment_ids), atol=1e-3)

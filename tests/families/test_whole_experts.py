@@ -78,18 +78,8 @@ def compare_served(package) -> None:
     layout = package.parallel.abstract(lambda: package.model.Decoder(config, nnx.Rngs(0)), mesh)
     model = jax.device_put(package.model.Decoder(config, nnx.Rngs(0)), jax.tree.map(lambda x: x.sharding, layout))
     device = engine.Device(config, model, engine.EngineSettings(max_sequences=rows, max_length=64), mesh, 9, 64)
-    with device.computing():
-        step = engine.run.lower(
-            device.model,
-            device.key,
-            device.value,
-            device.sequences,
-            device.biases,
-            device.layers,
-            device.dummy_step(rows, 4),
-            1,
-            False,
-        )
+    with engine.computing(mesh):
+        step = engine.run.lower(device.model, device.layer_state, device.slots, device.dummy_step(rows, 4), 1, False)
     print(json.dumps([config.width, config.experts, sends(step.compile().as_text())]))
 
 

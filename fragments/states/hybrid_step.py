@@ -1,0 +1,94 @@
+"""The state of layers of which some have keys and values, some a recurrent state: what a step reads and writes."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+from jax import Array
+
+from generator.language import point, provide, receive, requires, threaded
+from generator.language.roles import (
+    Cache,
+    Decoder,
+    ModelConfig,
+    Pages,
+    RecurrentState,
+    StateCache,
+    States,
+    StepInput,
+    empty_pages,
+    empty_states,
+    layers_in_pool,
+    layers_with_states,
+    positions_of,
+    states_of,
+)
+
+requires("states", "pages")
+
+
+class LayerState(NamedTuple):
+    """What the layers of a model keep of all sequences."""
+
+    key: Array  # pages of all layers that have some, as in `Pages`
+    value: Array
+    layers: Cache  # where the pages of each layer begin
+    states: RecurrentState  # of the other layers, as in `States`
+    point("LayerState.fields")
+
+
+def empty_layer_state(config: ModelConfig, pages: int, size: int, state_slots: int = threaded()) -> LayerState:
+    """Returns a zeroed state: `pages` pages of `size` positions, or `state_slots` recurrent states, for each layer."""
+    pool = empty_pages(config, pages, size)
+    state = LayerState(*pool, layers_in_pool(config, pages), empty_states(config, state_slots))
+    point("empty_layer_state.made", state, config, pages)
+    return state
+
+
+def hidden(
+    model: Decoder, tokens: Array, positions: Array, layer_state: LayerState, step: StepInput
+) -> tuple[Array, tuple[Cache, StateCache]]:
+    """Computes the residual stream [B, T, D] of tokens at positions [B, T], negative for padding, and their caches."""
+    x = model.hidden(tokens)
+    receive(cache)
+    receive(state)
+    return x, (cache, state)
+
+
+@provide("hidden")
+def positions(positions) -> Array:
+    return positions
+
+
+@provide("hidden")
+def cache(layer_state) -> Cache:
+    return layer_state.layers
+
+
+@provide("hidden")
+def pages(layer_state, step) -> Pages:
+    return Pages(layer_state.key, layer_state.value, step.block_tables)
+
+
+@provide("hidden")
+def state(model) -> StateCache:
+    return layers_with_states(model.config)
+
+
+@provide("hidden")
+def states(layer_state, step) -> States:
+    return states_of(layer_state.states, step)
+
+
+@functools.partial(jax.jit, static_argnames="length", donate_argnames="layer_state")
+def write(layer_state: LayerState, new: tuple[Cache, StateCache], step: StepInput, length: int) -> LayerState:
+    """Writes what a step adds; not in `run`, as a program that reads the pools too would copy them."""
+    pages = Pages(layer_state.key, layer_state.value, step.block_tables)
+    states = states_of(layer_state.states, step)
+    positions = positions_of(step, length)
+    for cache in jax.tree.leaves(new, is_leaf=lambda x: isinstance(x, Cache | StateCache)):
+        if isinstance(cache, Cache):
+            pages = pages.write(cache, positions)
+        else:
+            states = states.write(cache)
+    return layer_state._replace(key=pages.key, value=pages.value, states=states.pool)
