@@ -22,7 +22,7 @@ from generator.language.roles import (
     StepOutput,
     block_table_widths,
     default_sampling_metadata,
-    empty_layer_state,
+    empty_state,
     run,
     shard,
     write,
@@ -40,7 +40,7 @@ def pages_that_fit(most: int, config: ModelConfig, settings: EngineSettings, mes
     if not stats:
         return most
     with computing(mesh):
-        pool = jax.jit(lambda: empty_layer_state(config, 64, settings.page_size)).lower().compile()
+        pool = jax.jit(lambda: empty_state(config, 64, settings.page_size)).lower().compile()
     left = 0.9 * stats["bytes_limit"] - stats["bytes_in_use"]
     with point("pages_that_fit.fitting", left, pool, config, settings, mesh):
         fitting = int(64 * left / pool.memory_analysis().output_size_in_bytes) - 1  # one is never read
@@ -71,7 +71,7 @@ class Device:
         self.model, self.settings = model, settings
         self.mesh = mesh
         with computing(self.mesh):
-            self.layer_state = jax.jit(lambda: empty_layer_state(config, pages, size))()
+            self.state = jax.jit(lambda: empty_state(config, pages, size))()
             none = Biases(*(np.zeros((rows + 1, BIASES), kind) for kind in (np.int32, np.float32, np.int32)))
             slots = Slots(np.zeros((rows + 1, longest + 2), np.int32), none)
             self.slots = jax.jit(lambda: jax.tree.map(lambda x: shard(jnp.array(x), None, None), slots))()
@@ -141,6 +141,6 @@ class Device:
         """Starts a step, without waiting for it."""
         point("Device.run", step, length, score_all)
         with computing(self.mesh):
-            output, new, self.slots = run(self.model, self.layer_state, self.slots, step, length, score_all)
-            self.layer_state = write(self.layer_state, new, step, length)
+            output, new, self.slots = run(self.model, self.state, self.slots, step, length, score_all)
+            self.state = write(self.state, new, step, length)
         return output

@@ -77,24 +77,24 @@ def _():
     mtp_layer: Cache | None = None
 
 
-@splice("empty_layer_state.made")
+@splice("empty_state.made")
 def _(state, config, pages, draft_layers):
     if draft_layers:
         state = state._replace(mtp_layer=Cache(np.array([config.layers * pages], np.int32)))
 
 
 @splice("run.scored")
-def _(model, layer_state, sequences, step, length, x, positions, new, following):
+def _(model, state, sequences, step, length, x, positions, new, following):
     every_x = x  # [B, T, D]
     proceed()
-    if layer_state.mtp_layer is not None:
+    if state.mtp_layer is not None:
         # the last key of a page depends on the first token of the next page, in which sequences that share the page may
         # differ. That can make a draft token worse, but never the output, as every draft token is verified
         every_position = positions_of(step, length)
-        all_pages = Pages(layer_state.key, layer_state.value, step.block_tables)
+        all_pages = Pages(state.key, state.value, step.block_tables)
         next_tokens = sequences[step.slots[:, None], every_position + 1]  # [B, T]
         x_mtp, new_of_mtp = hidden_mtp(
-            model, every_x, next_tokens, every_position, all_pages, layer_state.mtp_layer, model.config
+            model, every_x, next_tokens, every_position, all_pages, state.mtp_layer, model.config
         )
         columns = jnp.maximum(positions - step.starts[:, None], 0)  # [B, C]
         x_mtp = jnp.take_along_axis(x_mtp, columns[:, :, None], axis=1)  # [B, C, D]
@@ -130,6 +130,4 @@ def _(self, request, most):
 
 @splice("test_draft_ngram.engine", optional=True)
 def _(subject):
-    subject.device.layer_state = subject.device.layer_state._replace(
-        mtp_layer=None
-    )  # the test makes its own draft tokens
+    subject.device.state = subject.device.state._replace(mtp_layer=None)  # the test makes its own draft tokens

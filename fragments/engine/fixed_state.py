@@ -3,7 +3,7 @@
 import jax
 
 from generator.language import requires, splice
-from generator.language.roles import InputError, computing, empty_layer_state
+from generator.language.roles import InputError, computing, empty_state
 
 requires("window_pages or engine_states")
 
@@ -11,7 +11,7 @@ requires("window_pages or engine_states")
 @splice("pages_that_fit.fitting")
 def _(left, pool, config, settings, mesh, fitting):
     with computing(mesh):
-        fixed = jax.jit(lambda: empty_layer_state(config, 0, settings.page_size)).lower().compile()
+        fixed = jax.jit(lambda: empty_state(config, 0, settings.page_size)).lower().compile()
     of_sequences, in_all = (program.memory_analysis().output_size_in_bytes for program in (fixed, pool))
     if of_sequences > left:
         needed = (

@@ -30,16 +30,14 @@ class LayerState(NamedTuple):
     point("LayerState.fields")
 
 
-def empty_layer_state(config: ModelConfig, pages: int, size: int) -> LayerState:
+def empty_state(config: ModelConfig, pages: int, size: int) -> LayerState:
     """Returns a zeroed state: `pages` pages of `size` positions for each layer."""
     state = LayerState(*empty_pages(config, pages, size), layers_in_pool(config, pages))
-    point("empty_layer_state.made", state, config, pages)
+    point("empty_state.made", state, config, pages)
     return state
 
 
-def hidden(
-    model: Decoder, tokens: Array, positions: Array, layer_state: LayerState, step: StepInput
-) -> tuple[Array, Cache]:
+def hidden(model: Decoder, tokens: Array, positions: Array, state: LayerState, step: StepInput) -> tuple[Array, Cache]:
     """Computes the residual stream [B, T, D] of tokens at positions [B, T], negative for padding, and their cache."""
     x = model.hidden(tokens)
     receive(cache)
@@ -52,23 +50,23 @@ def positions(positions) -> Array:
 
 
 @provide("hidden")
-def cache(layer_state) -> Cache:
-    return layer_state.layers
+def cache(state) -> Cache:
+    return state.layers
 
 
 @provide("hidden")
-def pages(layer_state, step) -> Pages:
-    return Pages(layer_state.key, layer_state.value, step.block_tables)
+def pages(state, step) -> Pages:
+    return Pages(state.key, state.value, step.block_tables)
 
 
-@functools.partial(jax.jit, static_argnames="length", donate_argnames="layer_state")
-def write(layer_state: LayerState, new: Cache, step: StepInput, length: int) -> LayerState:
+@functools.partial(jax.jit, static_argnames="length", donate_argnames="state")
+def write(state: LayerState, new: Cache, step: StepInput, length: int) -> LayerState:
     """Writes a step's keys and values; not in `run`, as a program that reads the pages too would copy them."""
-    pages = Pages(layer_state.key, layer_state.value, step.block_tables)
+    pages = Pages(state.key, state.value, step.block_tables)
     positions = positions_of(step, length)
     if setting("one_stack"):
         pages = pages.write(new, positions)
     else:
         for cache in jax.tree.leaves(new, is_leaf=lambda x: isinstance(x, Cache)):
             pages = pages.write(cache, positions)
-    return layer_state._replace(key=pages.key, value=pages.value)
+    return state._replace(key=pages.key, value=pages.value)

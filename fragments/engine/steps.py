@@ -75,12 +75,7 @@ def positions_of(step: StepInput, length: int) -> Array:
 
 @functools.partial(jax.jit, static_argnames=("length", "score_all"), donate_argnames="slots")
 def run(
-    model: Decoder,
-    layer_state: LayerState,
-    slots: Slots,
-    step: StepInput,
-    length: int,
-    score_all: bool,
+    model: Decoder, state: LayerState, slots: Slots, step: StepInput, length: int, score_all: bool
 ) -> tuple[StepOutput, Cache, Slots]:
     """Runs up to `length` (T) tokens of each sequence through the model, and samples the next token.
 
@@ -92,8 +87,8 @@ def run(
     point("run.sequences", sequences, step)
     positions = positions_of(step, length)
     tokens = jnp.where(positions < 0, 0, sequences[step.slots[:, None], positions])
-    x, new = hidden(model, tokens, positions, layer_state, step)  # [B, T, D]
-    with point("run.scored", model, layer_state, step, length, x, new):
+    x, new = hidden(model, tokens, positions, state, step)  # [B, T, D]
+    with point("run.scored", model, state, step, length, x, new):
         lengths = step.starts + step.counts  # [B]
         if not score_all:
             last = jnp.maximum(step.counts - 1, 0)[:, None]

@@ -27,9 +27,9 @@ def begin_with_few(device: Device) -> Iterator[str]:
     def compile_all() -> Iterator[str]:
         for step, length, score_all, text in steps:
             with computing(device.mesh):
-                lowered = run.lower(device.model, device.layer_state, device.slots, step, length, score_all)
+                lowered = run.lower(device.model, device.state, device.slots, step, length, score_all)
                 lowered.compile()  # for later calls of `run`
-                write.lower(device.layer_state, lowered.out_info[1], step, length).compile()
+                write.lower(device.state, lowered.out_info[1], step, length).compile()
             yield text
         device.shapes = shapes  # in one assignment, as the engine's thread reads them
 

@@ -67,22 +67,22 @@ def delta_rule_after(
 
 
 @splice("GatedDeltaNet.convolve")
-def _(self, x, q, k, v, states, state):
+def _(self, x, q, k, v, states, state_cache):
     if states is None:
         proceed()
     else:
-        before = states.before(state)
+        before = states.before(state_cache)
         q, queries = convolve_after(before.queries, q, self.query_kernel.astype(x.dtype), states.counts)
         k, keys = convolve_after(before.keys, k, self.key_kernel.astype(x.dtype), states.counts)
         v, values = convolve_after(before.values, v, self.value_kernel.astype(x.dtype), states.counts)
-        state = state._replace(after=before._replace(queries=queries, keys=keys, values=values))
+        state_cache = state_cache._replace(after=before._replace(queries=queries, keys=keys, values=values))
 
 
 @splice("GatedDeltaNet.read")
-def _(q, k, v, decay, beta, states, state, y):
+def _(q, k, v, decay, beta, states, state_cache, y):
     if states is None:
         proceed()
     else:
-        y, memories = delta_rule_after(state.after.memory, q, k, v, decay, beta, states.counts)
-        state = state._replace(after=state.after._replace(memory=memories))
-    emit(state)
+        y, memories = delta_rule_after(state_cache.after.memory, q, k, v, decay, beta, states.counts)
+        state_cache = state_cache._replace(after=state_cache.after._replace(memory=memories))
+    emit(state_cache)

@@ -37,22 +37,22 @@ class LayerState(NamedTuple):
     point("LayerState.fields")
 
 
-def empty_layer_state(config: ModelConfig, pages: int, size: int, state_slots: int = threaded()) -> LayerState:
+def empty_state(config: ModelConfig, pages: int, size: int, state_slots: int = threaded()) -> LayerState:
     """Returns a zeroed state: `pages` pages of `size` positions, or `state_slots` recurrent states, for each layer."""
     pool = empty_pages(config, pages, size)
     state = LayerState(*pool, layers_in_pool(config, pages), empty_states(config, state_slots))
-    point("empty_layer_state.made", state, config, pages)
+    point("empty_state.made", state, config, pages)
     return state
 
 
 def hidden(
-    model: Decoder, tokens: Array, positions: Array, layer_state: LayerState, step: StepInput
+    model: Decoder, tokens: Array, positions: Array, state: LayerState, step: StepInput
 ) -> tuple[Array, tuple[Cache, StateCache]]:
     """Computes the residual stream [B, T, D] of tokens at positions [B, T], negative for padding, and their caches."""
     x = model.hidden(tokens)
     receive(cache)
-    receive(state)
-    return x, (cache, state)
+    receive(state_cache)
+    return x, (cache, state_cache)
 
 
 @provide("hidden")
@@ -61,34 +61,34 @@ def positions(positions) -> Array:
 
 
 @provide("hidden")
-def cache(layer_state) -> Cache:
-    return layer_state.layers
+def cache(state) -> Cache:
+    return state.layers
 
 
 @provide("hidden")
-def pages(layer_state, step) -> Pages:
-    return Pages(layer_state.key, layer_state.value, step.block_tables)
+def pages(state, step) -> Pages:
+    return Pages(state.key, state.value, step.block_tables)
 
 
 @provide("hidden")
-def state(model) -> StateCache:
+def state_cache(model) -> StateCache:
     return layers_with_states(model.config)
 
 
 @provide("hidden")
-def states(layer_state, step) -> States:
-    return states_of(layer_state.states, step)
+def states(state, step) -> States:
+    return states_of(state.states, step)
 
 
-@functools.partial(jax.jit, static_argnames="length", donate_argnames="layer_state")
-def write(layer_state: LayerState, new: tuple[Cache, StateCache], step: StepInput, length: int) -> LayerState:
+@functools.partial(jax.jit, static_argnames="length", donate_argnames="state")
+def write(state: LayerState, new: tuple[Cache, StateCache], step: StepInput, length: int) -> LayerState:
     """Writes what a step adds; not in `run`, as a program that reads the pools too would copy them."""
-    pages = Pages(layer_state.key, layer_state.value, step.block_tables)
-    states = states_of(layer_state.states, step)
+    pages = Pages(state.key, state.value, step.block_tables)
+    states = states_of(state.states, step)
     positions = positions_of(step, length)
     for cache in jax.tree.leaves(new, is_leaf=lambda x: isinstance(x, Cache | StateCache)):
         if isinstance(cache, Cache):
             pages = pages.write(cache, positions)
         else:
             states = states.write(cache)
-    return layer_state._replace(key=pages.key, value=pages.value, states=states.pool)
+    return state._replace(key=pages.key, value=pages.value, states=states.pool)

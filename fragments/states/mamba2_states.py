@@ -74,24 +74,24 @@ def convolve_silu_after(before: Array, x: Array, kernel: Array, bias: Array, cou
 
 
 @splice("Mamba2.convolve")
-def _(self, value, write, read, states, state):
+def _(self, value, write, read, states, state_cache):
     if states is None:
         proceed()
     else:
-        before = states.before(state)
+        before = states.before(state_cache)
         of_values, of_writes, of_reads = self.value_convolution, self.write_convolution, self.read_convolution
         value, values = convolve_silu_after(before.values, value, of_values.kernel, of_values.bias, states.counts)
         write, writes = convolve_silu_after(before.writes, write, of_writes.kernel, of_writes.bias, states.counts)
         read, reads = convolve_silu_after(before.reads, read, of_reads.kernel, of_reads.bias, states.counts)
-        state = state._replace(after=before._replace(values=values, writes=writes, reads=reads))
+        state_cache = state_cache._replace(after=before._replace(values=values, writes=writes, reads=reads))
 
 
 @splice("Mamba2.scan")
-def _(self, value, write, read, step, states, state, y):
+def _(self, value, write, read, step, states, state_cache, y):
     if states is None:
         proceed()
     else:
         rate = jnp.exp(self.log_rate[...])
-        y, memories = scan_states_after(state.after.memory, value, write, read, rate, step, states.counts)
-        state = state._replace(after=state.after._replace(memory=memories))
-    emit(state)
+        y, memories = scan_states_after(state_cache.after.memory, value, write, read, rate, step, states.counts)
+        state_cache = state_cache._replace(after=state_cache.after._replace(memory=memories))
+    emit(state_cache)

@@ -3,7 +3,7 @@
 Source: Kwon et al. 2023, arXiv 2309.06180, section 4 (sharing, reference counts, copy on write).
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 
 from generator.language import requires
 from generator.language.roles import PagePool, page_digest
@@ -21,16 +21,18 @@ class StateSlots:
         self.slots: dict[Hashable, dict[int, int]] = {}  # sequence -> its tokens by then -> slot of the state
         self.last: dict[Hashable, bytes] = {}  # sequence -> digest of its latest page end after the prompt
 
-    def move(self, sequence: Hashable, start: int, ends: Iterable[int]) -> tuple[int, list[int]]:
+    def move(self, sequence: Hashable, start: int, ends: Sequence[int]) -> tuple[int, list[int]]:
         """Returns the slot of a sequence's state after `start` tokens, and slots for those after each of `ends`."""
         slots = self.slots.pop(sequence, {})
         read = slots.get(start, 0)
         shared = [slot for slot in slots.values() if slot in self.pool.digests or self.pool.ref_count[slot] > 1]
         self.pool.free(shared)  # others may read these: they are not written again
-        own = [slot for slot in slots.values() if slot not in shared]
-        self.slots[sequence] = {end: own.pop() if own else self.pool.allocate() for end in ends}
-        self.pool.free(own)
-        return read, list(self.slots[sequence].values())
+        writable = [slot for slot in slots.values() if slot not in shared]
+        while len(writable) < len(ends):
+            writable.append(self.pool.allocate())
+        self.pool.free(writable[len(ends) :])
+        self.slots[sequence] = dict(zip(ends, writable, strict=False))
+        return read, writable[: len(ends)]
 
     def shareable(self, root: bytes, digests: Sequence[bytes], sequence: Sequence[int], pool: PagePool) -> int:
         """Returns how many leading pages a sequence can share: all are in `pool`, and the state at their end is here.

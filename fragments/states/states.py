@@ -48,7 +48,7 @@ def layers_with_states(config: ModelConfig) -> StateCache:
 
 
 @provide("Decoder.hidden", optional=True, per_layer=True)
-def state() -> StateCache:
+def state_cache() -> StateCache:
     return None
 
 

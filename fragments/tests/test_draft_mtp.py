@@ -153,7 +153,7 @@ def test_without_mtp_layers_drafts_are_by_prompt_lookup():
     config = dataclasses.replace(CONFIG, mtp_layers=0)
     subject = engine(jax.jit(lambda: Decoder(config, nnx.Rngs(0)))(), config, draft_tokens=3)
     plain = engine(jax.jit(lambda: Decoder(config, nnx.Rngs(0)))(), config)
-    assert subject.device.layer_state.mtp_layer is None
+    assert subject.device.state.mtp_layer is None
     sampling = SamplingParams(max_tokens=20)
     tokens, others = ([r.tokens for r in e.generate(prompts_of(4, 3), sampling)] for e in (subject, plain))
     assert tokens == others

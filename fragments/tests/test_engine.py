@@ -172,7 +172,7 @@ def test_the_cache_takes_the_memory_that_is_left(model, monkeypatch):
     def size(pages):
         """Returns the bytes of so many pages, with the one that is never read."""
         device = engine(model, kv_cache_tokens=4 * (pages - 1)).device
-        return sum(x.nbytes for x in jax.tree.leaves(device.layer_state))
+        return sum(x.nbytes for x in jax.tree.leaves(device.state))
 
     page = size(3) - size(2)  # of layers with a fixed number of pages
     others = 3 * size(2) - 2 * size(3)

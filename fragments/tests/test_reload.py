@@ -80,7 +80,7 @@ from {package} import serve, server
 
 most = 0.0
 def hold(engine):
-    state = engine.device.layer_state, engine.device.slots
+    state = engine.device.state, engine.device.slots
     weights, rest = (sum(x.nbytes for x in jax.tree.leaves(tree)) for tree in (engine.device.model, state))
     return (sum(x.nbytes for x in jax.live_arrays()) - rest) / weights
 def watch(engine):

@@ -99,42 +99,27 @@ def likeliest_tokens(top: Sequence[np.ndarray], row: int, count: int) -> list[di
     return [dict(zip(*pair, strict=True)) for pair in each]
 
 
-def hidden(model: Decoder, tokens: Array, positions: Array, pages: Pages, cache: Cache) -> tuple[Array, Cache]:
-    """Computes the residual stream [B, T, D] of tokens at positions [B, T], negative for padding, and their cache."""
-    x, cache = model.hidden(tokens, positions, pages=pages, cache=cache)
-    return x, cache
-
-
 def positions_of(step: StepInput, length: int) -> Array:
     """Returns the positions [B, T] of a step's tokens, -1 for padding."""
     columns = jnp.arange(length)
     return jnp.where(columns < step.counts[:, None], step.starts[:, None] + columns, -1)
 
 
-@functools.partial(jax.jit, static_argnames="length", donate_argnames=("key", "value"))
-def write(key: Array, value: Array, cache: Cache, step: StepInput, length: int) -> tuple[Array, Array]:
-    """Writes a step's keys and values to the pool; not in `run`, as a program that reads it too would copy it."""
-    pages = Pages(key, value, step.block_tables)
-    positions = positions_of(step, length)
-    pages = pages.write(cache, positions)
-    return pages.key, pages.value
+class LayerState(NamedTuple):
+    """What the layers of a model keep of all sequences."""
+
+    key: Array  # pages of all layers, as in `Pages`
+    value: Array
+    layers: Cache  # where the pages of each layer begin
 
 
 @functools.partial(jax.jit, static_argnames=("length", "score_all"), donate_argnames="slots")
 def run(
-    model: Decoder,
-    key: Array,
-    value: Array,
-    slots: Slots,
-    layers: Cache,
-    step: StepInput,
-    length: int,
-    score_all: bool,
+    model: Decoder, state: LayerState, slots: Slots, step: StepInput, length: int, score_all: bool
 ) -> tuple[StepOutput, Cache, Slots]:
     """Runs up to `length` (T) tokens of each sequence through the model, and samples the next token.
 
     Args:
-        key, value: the pool of pages.
         score_all: whether to score what follows every token, rather than the last one alone.
     """
     model = stack(model)
@@ -145,7 +130,7 @@ def run(
         sequences = sequences.at[step.slots[:, None], drafted].set(step.draft_tokens)
     positions = positions_of(step, length)
     tokens = jnp.where(positions < 0, 0, sequences[step.slots[:, None], positions])
-    x, cache = hidden(model, tokens, positions, Pages(key, value, step.block_tables), layers)  # [B, T, D]
+    x, new = hidden(model, tokens, positions, state, step)  # [B, T, D]
     lengths = step.starts + step.counts  # [B]
     if not score_all:
         last = jnp.maximum(step.counts - 1, 0)[:, None]
@@ -167,7 +152,29 @@ def run(
     scores = jnp.take_along_axis(logprobs, following[:, :, None], axis=2)[:, :, 0]
     top = jax.lax.cond(step.top, likeliest, lambda x: jax.tree.map(jnp.zeros_like, likeliest(x)), logprobs)
     scores, following, top = on_each_device((scores, following, top))  # for process 0 to read
-    return StepOutput(scores, following, *top), cache, slots._replace(sequences=sequences)
+    return StepOutput(scores, following, *top), new, slots._replace(sequences=sequences)
+
+
+def empty_state(config: ModelConfig, pages: int, size: int, int8_kv_cache: bool) -> LayerState:
+    """Returns a zeroed state: `pages` pages of `size` positions for each layer."""
+    return LayerState(*empty_pages(config, pages, size, int8_kv_cache), layers_in_pool(config, pages))
+
+
+def hidden(model: Decoder, tokens: Array, positions: Array, state: LayerState, step: StepInput) -> tuple[Array, Cache]:
+    """Computes the residual stream [B, T, D] of tokens at positions [B, T], negative for padding, and their cache."""
+    pages = Pages(state.key, state.value, step.block_tables)
+    cache = state.layers
+    x, cache = model.hidden(tokens, positions, pages=pages, cache=cache)
+    return x, cache
+
+
+@functools.partial(jax.jit, static_argnames="length", donate_argnames="state")
+def write(state: LayerState, new: Cache, step: StepInput, length: int) -> LayerState:
+    """Writes a step's keys and values; not in `run`, as a program that reads the pages too would copy them."""
+    pages = Pages(state.key, state.value, step.block_tables)
+    positions = positions_of(step, length)
+    pages = pages.write(new, positions)
+    return state._replace(key=pages.key, value=pages.value)
 
 
 def default_sampling_metadata(sequences: int) -> SamplingMetadata:
@@ -220,7 +227,7 @@ def pages_that_fit(most: int, config: ModelConfig, settings: EngineSettings, mes
     if not stats:
         return most
     with computing(mesh):
-        pool = jax.jit(lambda: empty_pages(config, 64, settings.page_size, settings.int8_kv_cache)).lower().compile()
+        pool = jax.jit(lambda: empty_state(config, 64, settings.page_size, settings.int8_kv_cache)).lower().compile()
     left = 0.9 * stats["bytes_limit"] - stats["bytes_in_use"]
     fitting = int(64 * left / pool.memory_analysis().output_size_in_bytes) - 1  # one is never read
     if fitting < 1:
@@ -249,9 +256,8 @@ class Device:
         unstack(model)
         self.model, self.settings = model, settings
         self.mesh = mesh
-        self.layers = layers_in_pool(config, pages)
         with computing(self.mesh):
-            self.key, self.value = jax.jit(lambda: empty_pages(config, pages, size, settings.int8_kv_cache))()
+            self.state = jax.jit(lambda: empty_state(config, pages, size, settings.int8_kv_cache))()
             none = Biases(*(np.zeros((rows + 1, BIASES), kind) for kind in (np.int32, np.float32, np.int32)))
             slots = Slots(np.zeros((rows + 1, longest + 2), np.int32), none)
             self.slots = jax.jit(lambda: jax.tree.map(lambda x: shard(jnp.array(x), None, None), slots))()
@@ -276,8 +282,8 @@ class Device:
                 yield self.dummy_step(rows, width), length, bool(how), f"{rows} x {length} tokens{how}, {cached}"
             if G := self.settings.draft_tokens:
                 for B in self.shapes.rows:
-                    drafted = self.dummy_step(B, width)._replace(draft_tokens=np.zeros((B, G), np.int32))
-                    yield drafted, 1 + G, True, f"{B} x {1 + G} tokens, {G} of them drafts, {cached}"
+                    step = self.dummy_step(B, width)._replace(draft_tokens=np.zeros((B, G), np.int32))
+                    yield step, 1 + G, True, f"{B} x {1 + G} tokens, {G} of them drafts, {cached}"
 
     def warm_up(self) -> Iterator[str]:
         """Compiles every shape of step, and yields a description of each."""
@@ -321,8 +327,7 @@ class Device:
     def run(self, step: StepInput, length: int, score_all: bool) -> StepOutput:
         """Starts a step, without waiting for it."""
         send_call(self.followers, "run", step, length, score_all)
-        key, value = self.key, self.value
         with computing(self.mesh):
-            output, cache, self.slots = run(self.model, key, value, self.slots, self.layers, step, length, score_all)
-            self.key, self.value = write(key, value, cache, step, length)
+            output, new, self.slots = run(self.model, self.state, self.slots, step, length, score_all)
+            self.state = write(self.state, new, step, length)
         return output

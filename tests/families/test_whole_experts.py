@@ -79,7 +79,7 @@ def compare_served(package) -> None:
     model = jax.device_put(package.model.Decoder(config, nnx.Rngs(0)), jax.tree.map(lambda x: x.sharding, layout))
     device = engine.Device(config, model, engine.EngineSettings(max_sequences=rows, max_length=64), mesh, 9, 64)
     with engine.computing(mesh):
-        step = engine.run.lower(device.model, device.layer_state, device.slots, device.dummy_step(rows, 4), 1, False)
+        step = engine.run.lower(device.model, device.state, device.slots, device.dummy_step(rows, 4), 1, False)
     print(json.dumps([config.width, config.experts, sends(step.compile().as_text())]))
 
 

@@ -118,14 +118,15 @@ def test_cached_prefixes_are_not_computed_again(model, forward):
     (first,) = subject.generate([LONG], SamplingParams(max_tokens=4))
     prompts = [*LONG, *first.tokens, 7], [*LONG[:130], 9], LONG[:128]
     found = subject.generate(list(prompts), SamplingParams(max_tokens=4))
-    cached = [request.cached for request in (first, *found)]
-    assert cached == [0, 140, 128, 124]  # whole pages of 4, one token at least left
+    expected = [0, 140, 128, 124]  # whole pages of 4, one token at least left
+    assert [request.cached for request in (first, *found)] == expected
     for request in found:
         check_scores(forward, request)
     subject = engine(model)  # others evict pages, those at the end of a sequence first
     subject.generate([LONG, [5, *LONG]], SamplingParams(max_tokens=4))
     (again,) = subject.generate([LONG], SamplingParams(max_tokens=4))
-    assert again.cached == 16 and again.tokens == first.tokens  # 4 of 40 pages: 36 were needed
+    expected = 16  # 4 of 40 pages: 36 were needed
+    assert again.cached == expected and again.tokens == first.tokens
 
 
 def test_log_probabilities_of_prompts_survive_preemption(model):
@@ -159,7 +160,7 @@ def test_the_cache_takes_the_memory_that_is_left(model, monkeypatch):
     def size(pages):
         """Returns the bytes of so many pages, with the one that is never read."""
         device = engine(model, kv_cache_tokens=4 * (pages - 1)).device
-        return device.key.nbytes + device.value.nbytes
+        return sum(x.nbytes for x in jax.tree.leaves(device.state))
 
     page = size(3) - size(2)  # of layers with a fixed number of pages
     others = 3 * size(2) - 2 * size(3)
