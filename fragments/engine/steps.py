@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from generator.language import point
-from generator.language.roles import TOP, Biases, Cache, Decoder, LayerState, Request, SamplingMetadata, hidden, sample
+from generator.language.roles import TOP, Biases, Decoder, LayerState, Request, SamplingMetadata, hidden, sample
 
 
 class Slots(NamedTuple):
@@ -76,7 +76,7 @@ def positions_of(step: StepInput, length: int) -> Array:
 @functools.partial(jax.jit, static_argnames=("length", "score_all"), donate_argnames="slots")
 def run(
     model: Decoder, state: LayerState, slots: Slots, step: StepInput, length: int, score_all: bool
-) -> tuple[StepOutput, Cache, Slots]:
+) -> tuple[StepOutput, object, Slots]:
     """Runs up to `length` (T) tokens of each sequence through the model, and samples the next token.
 
     Args:

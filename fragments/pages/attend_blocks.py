@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from generator.language import excludes, point, setting
+from generator.language import excludes, point, requires, setting
 from generator.language.roles import UNSEEN, Cache, Pages, pages_per_block
 
+requires("pages")
 excludes("unstacked")  # of CPUs
 
 

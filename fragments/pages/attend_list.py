@@ -10,7 +10,7 @@ from jax import Array
 from generator.language import point, requires
 from generator.language.roles import UNSEEN, Cache, Pages
 
-requires("unstacked")  # of CPUs
+requires("pages", "unstacked")  # of CPUs
 
 
 def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array, scale: float) -> Array:

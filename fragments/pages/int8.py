@@ -9,7 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from generator.language import provide, splice
+from generator.language import provide, requires, splice
+
+requires("pages")
 
 
 @jax.tree_util.register_dataclass

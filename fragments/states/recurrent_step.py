@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 from jax import Array
 
-from generator.language import excludes, provide, receive, requires, threaded
+from generator.language import excludes, provide, receive, requires, splice, threaded
 from generator.language.roles import (
     Decoder,
     ModelConfig,
@@ -14,6 +14,7 @@ from generator.language.roles import (
     StateCache,
     States,
     StepInput,
+    count_slots,
     empty_states,
     layers_with_states,
     states_of,
@@ -70,3 +71,9 @@ def write(state: LayerState, new: StateCache, step: StepInput, length: int) -> L
 def block_table_widths(longest: int, size: int) -> list[int]:
     """Returns the width of block tables, in pages of `size` positions, for up to `longest` tokens."""
     return [-(-longest // size)]
+
+
+@splice("Engine.pages", before="serve_processes")
+def _(self, pages):
+    # which count tokens on the host alone: those of running sequences, and of prompts that can share a state
+    pages = min(pages, 1 + (count_slots(self.settings) - 1) * self.pages_for(self.longest))

@@ -28,7 +28,8 @@ def drafting(count: int) -> dict[str, int]:
 
 def scoring(model: Decoder, longest: int) -> Callable[[list[int]], np.ndarray]:
     """Returns a function from up to `longest` tokens to the log-probabilities after each one, in one pass."""
-    full = jax.jit(lambda *inputs: jax.nn.log_softmax(model(*inputs)))
+    with point("scoring.full", model):
+        full = jax.jit(lambda tokens, positions: jax.nn.log_softmax(model(tokens, positions)))
 
     def logprobs(tokens: list[int]) -> np.ndarray:
         padded, positions = np.zeros((2, 1, longest), np.int32)

@@ -159,12 +159,15 @@ def test_log_probabilities_of_prompts_survive_preemption(model):
 def test_there_is_room_for_all_running_sequences(model):
     subject = engine(model, max_sequences=4, max_length=64, page_size=40, kv_cache_tokens=0)
     assert subject.pages == 4 * 2
-    with pytest.raises(InputError, match=r"--kv-cache-tokens, .*: no room for 500,000,001 pages: lower one of them"):
-        engine(model, kv_cache_tokens=2_000_000_000)
-    with pytest.raises(
-        InputError, match=r"no room for 2,147,483,648 pages: .*: 32 bits cannot count those of all layers"
-    ):
-        engine(model, kv_cache_tokens=2**31 - 1, page_size=1)
+    with point("test_engine.no_room", model):
+        with pytest.raises(
+            InputError, match=r"--kv-cache-tokens, .*: no room for 500,000,001 pages: lower one of them"
+        ):
+            engine(model, kv_cache_tokens=2_000_000_000)
+        with pytest.raises(
+            InputError, match=r"no room for 2,147,483,648 pages: .*: 32 bits cannot count those of all layers"
+        ):
+            engine(model, kv_cache_tokens=2**31 - 1, page_size=1)
     assert (engine(model).room, engine(model, kv_cache_tokens=20).room) == (MOST, 20)
 
 

@@ -116,7 +116,7 @@ class LayerState(NamedTuple):
 @functools.partial(jax.jit, static_argnames=("length", "score_all"), donate_argnames="slots")
 def run(
     model: Decoder, state: LayerState, slots: Slots, step: StepInput, length: int, score_all: bool
-) -> tuple[StepOutput, Cache, Slots]:
+) -> tuple[StepOutput, object, Slots]:
     """Runs up to `length` (T) tokens of each sequence through the model, and samples the next token.
 
     Args:

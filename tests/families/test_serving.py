@@ -63,8 +63,7 @@ def compare_engines(package, lengths=(1, 9, 30), rows=3, chunk=16, warm_up=True)
                 found, wanted = ([*of.prompt_logprobs, *of.logprobs] for of in (request, alone))
                 np.testing.assert_allclose(found, wanted, atol=1e-4, rtol=0)
         (parts,) = {
-            len({str(part.index) for part in x.addressable_shards})
-            for x in jax.tree.leaves(subject.device.state.key)
+            len({str(part.index) for part in x.addressable_shards}) for x in jax.tree.leaves(subject.device.state.key)
         }
         said = f"the pages of {devices} devices are in {parts} parts"
         print(said + ", with draft tokens" * drafted + ", in 8 bits" * int8)
