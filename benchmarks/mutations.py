@@ -228,7 +228,7 @@ MUTATIONS = [
         "agree(not np.array_equal(sums, saved_sums))",
         "agree(False)",
         "a damaged checkpoint is used",
-        "llama2_cpu/tests/test_damage.py -k damaged",
+        "llama2_cpu/tests/test_damage.py -k written",
     ),
     fragment(
         "checkpoint/checkpoints",
@@ -271,7 +271,7 @@ MUTATIONS = [
         '{"float16": "bfloat16"}.get(hf["dtype"], hf["dtype"])',
         'hf["dtype"]',
         "fp16 is computed in fp16",
-        "llama2_cpu/tests/test_huggingface.py",
+        "llama2_cpu/tests/test_convert.py -k dtype",
     ),
     # engine and pages
     fragment(

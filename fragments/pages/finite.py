@@ -14,6 +14,6 @@ def keep_finite(cache: Cache) -> Cache:
     return jax.tree.map(lambda x: jnp.where(jnp.isfinite(x), x, 0), cache)
 
 
-@splice("Attention.in_pages", before="attend_token int8")
+@splice("Attention.in_pages", before="attend_token int8", optional=True)
 def _(cache):
     cache = keep_finite(cache)

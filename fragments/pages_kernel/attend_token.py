@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec
 from generator.language import excludes, point, requires, splice
 from generator.language.roles import RULES, Cache, Pages, attend_cached
 
-requires("write_rows")  # of TPUs
+requires("write_rows", "pages/pages")  # of TPUs
 excludes("latent_attention", "attention_sinks")  # the kernel knows neither
 
 
@@ -134,18 +134,18 @@ def attend_padded(q: Array, cache: Cache, pages: Pages, positions: Array) -> Arr
     return context[..., :H]
 
 
-@splice("empty_pages.shape")
+@splice("empty_pages.shape", optional=True)
 def _(config, count, size, shape):
     lanes = -(-config.head_size // 128) * 128  # whole lanes, which a kernel reads without a copy
     shape = count, config.kv_heads, size, lanes
 
 
-@splice("Attention.in_pages")
+@splice("Attention.in_pages", optional=True)
 def _(cache, pages):
     lanes = (0, 0), (0, 0), (0, 0), (0, pages.key.shape[-1] - cache.key.shape[-1])
     cache = cache._replace(key=jnp.pad(cache.key, lanes), value=jnp.pad(cache.value, lanes))
 
 
-@splice("Attention.cached")
+@splice("Attention.cached", optional=True)
 def _(q, cache, pages, positions, context):
     context = attend_padded(q, cache, pages, positions)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ..checkpoints import Checkpoints, load_checkpoint
+from ..checkpoints import Checkpoints, checksums, load_checkpoint
 from ..errors import InputError
 from ..parallel import make_mesh
 from .saved import restore_state, same, save_state, save_two, with_nan
@@ -94,6 +94,21 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(damage, two_ch
     checkpoints.manager.close()
     assert restore_state(directory)[0] == 7
     assert len(list(directory.glob("damaged-7-*"))) == 1
+
+
+def test_arrays_that_change_before_they_are_written_are_damaged(two_checkpoints, tmp_path, monkeypatch, capsys):
+    """As on a faulty host: what storage checks of its own is sound then."""
+    directory = tmp_path / "run"
+    shutil.copytree(two_checkpoints, directory)
+    shutil.rmtree(directory / "7")
+    with monkeypatch.context() as faulty:
+        module = sys.modules[Checkpoints.__module__]
+        faulty.setattr(module, "checksums", lambda arrays: (checksums(arrays)[0] ^ 1, True))
+        checkpoints = Checkpoints(str(directory), SMALL).open()
+        save_state(checkpoints, 7, state_for(SMALL))
+        checkpoints.manager.close()
+    assert restore_state(directory)[0] == 3
+    assert "is not what was saved, by its checksums" in capsys.readouterr().err
 
 
 def test_a_folder_whose_number_no_run_reaches_is_put_aside(two_checkpoints, tmp_path, capsys):

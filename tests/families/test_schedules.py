@@ -1,0 +1,83 @@
+"""Random schedules of engines whose layers have a recurrent state: each text is what one pass over it gives.
+
+    SCHEDULES=500 python -m pytest -s tests/families/test_schedules.py    that many of each family, in half an hour
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from families.weaving import woven
+
+SCHEDULES = int(os.environ.get("SCHEDULES", "6"))
+LONGEST = 64
+# layers of a family: a hybrid with a short convolution, with a delta rule, with Mamba-2, and Mamba-2 alone
+LAYERS = {"lfm2": 6, "qwen3_5": 4, "bamba": 10, "mamba2": 2}
+SETTINGS = (
+    {"page_size": 4, "chunk": 8, "kv_cache_tokens": 96},
+    {"page_size": 8, "chunk": 12, "kv_cache_tokens": 128, "draft_tokens": 3},
+    {"page_size": 3, "chunk": 7, "kv_cache_tokens": 75, "draft_tokens": 2, "state_snapshots": 3},
+)
+
+
+def requests_of(rng: np.random.Generator, shared: list[int], page: int, chunk: int):
+    """Prompts and sampling: a part of a common text, which ends next to pages and chunks, and a few tokens more."""
+    for _ in range(rng.integers(2, 8)):
+        common = int(rng.choice([0, page, 2 * page, chunk, chunk + page, 2 * chunk]) + rng.integers(-1, 2))
+        more = rng.integers(0, 64, rng.integers(1, 4)).tolist()
+        prompt = shared[: max(common, 0)] + more * int(rng.integers(1, 3))  # repeated: draft tokens are found
+        yield prompt, int(rng.integers(1, LONGEST - len(prompt))) // 2 + 1, float(rng.choice([0, 0, 1]))
+
+
+@pytest.mark.parametrize("family", [pytest.param(it, marks=pytest.mark.slow if it == "bamba" else ()) for it in LAYERS])
+def test_any_schedule_gives_what_one_pass_gives(family, tmp_path):
+    package = woven(family, "cpu", tmp_path)
+    engine = package.engine
+    sizes = dict(width=32, vocab_size=64, context_length=LONGEST, init_std=0.2, dtype="float32", layers=LAYERS[family])
+    config = dataclasses.replace(package.config.PRESETS["tiny"], **sizes)
+    model = jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()
+    one_pass = jax.jit(lambda tokens: jax.nn.log_softmax(model(tokens)[0]))
+    worst, preempted, accepted, cached = 0.0, 0, 0, 0
+    for number, settings in enumerate(SETTINGS):
+        subject = engine.Engine(
+            config, model, set(), engine.EngineSettings(max_sequences=4, max_length=LONGEST, **settings)
+        )
+        preempt, steps = subject.preempt, subject.device.run
+        counts = {"preempted": 0, "steps": 0}
+
+        def counting(request, preempt=preempt, counts=counts):
+            counts["preempted"] += 1
+            preempt(request)
+
+        subject.preempt = counting
+        for schedule in range(number, SCHEDULES, len(SETTINGS)):
+            rng = np.random.default_rng(schedule)
+            shared = rng.integers(0, 64, LONGEST).tolist()
+            waiting, sent = [*requests_of(rng, shared, settings["page_size"], settings["chunk"])], []
+            while waiting or subject.queued or subject.running:
+                if waiting and rng.random() < 0.4:
+                    prompt, most, temperature = waiting.pop()
+                    sampling = engine.SamplingParams(max_tokens=most, temperature=temperature, seed=schedule)
+                    sent.append(subject.add(prompt, sampling))
+                if sent and rng.random() < 0.02:
+                    subject.cancel(sent[rng.integers(len(sent))])
+                subject.step()
+            assert not subject.states.slots and not subject.states.last and not any(subject.states.pool.ref_count)
+            for request in sent:
+                text = np.zeros((1, LONGEST), np.int32)
+                text[0, : len(request.sequence)] = request.sequence
+                expected = np.asarray(one_pass(text))[len(request.prompt) - 1 : len(request.sequence) - 1]
+                found = np.array(request.logprobs)
+                worst = max(worst, *np.abs(expected[range(len(found)), request.tokens] - found), 0)
+                if request.sampling.temperature == 0:
+                    worst = max(worst, *(expected.max(axis=-1) - found), 0)
+                cached += request.cached
+        preempted += counts["preempted"]
+    print(f"\n{family}: {SCHEDULES} schedules, at most {worst:.1e} apart; {preempted} preempted, {cached} tokens cached")
+    assert worst < 1e-4 and cached and (preempted or SCHEDULES < 100)
