@@ -116,6 +116,7 @@ def test_export_keeps_the_dtype_and_says_what_it_wrote(copied, tmp_path, monkeyp
     said = json.loads((copied / "config.json").read_text()) | {"auto_map": {"AutoConfig": "x--y"}, "dtype": "float16"}
     (copied / "config.json").write_text(json.dumps(said))
     run(monkeypatch, "import", copied, tmp_path / "run")
+    assert load_checkpoint(str(tmp_path / "run"), make_mesh())[0].dtype == "bfloat16"  # fp16 underflows in gradients
     assert "without a tokenizer" in capsys.readouterr().out
     run(monkeypatch, "export", tmp_path / "run", tmp_path / "ours", "--step", "0")
     told = capsys.readouterr()
