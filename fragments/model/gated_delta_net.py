@@ -137,3 +137,8 @@ def _():
     yield "linear_key_head_dim", "delta_key_size"
     yield "linear_value_head_dim", "delta_value_size"
     yield "linear_conv_kernel_dim", "convolution_size"
+
+
+@splice("test_adamw.words", optional=True)
+def _(words):
+    words += ["log_rate", "query_kernel", "key_kernel", "value_kernel"]

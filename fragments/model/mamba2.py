@@ -10,7 +10,7 @@ from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
 from generator.language import layers, point, splice, threaded
-from generator.language.roles import Linear, ModelConfig, Norm, PositiveInt, convolve, scan_states
+from generator.language.roles import Linear, ModelConfig, Norm, PositiveInt, add_bias, convolve, scan_states
 
 
 class ModelConfig:
@@ -38,16 +38,16 @@ class Convolution(nnx.Module):
         self.bias = nnx.Param(jnp.zeros(channels), axes=("head_size",))
 
     def __call__(self, x: Array, segment_ids: Array | None) -> Array:
-        return jax.nn.silu(convolve(x, self.kernel.astype(x.dtype), segment_ids) + self.bias.astype(x.dtype))
+        return jax.nn.silu(add_bias(convolve(x, self.kernel.astype(x.dtype), segment_ids), self.bias[...]))
 
 
 class Mamba2(nnx.Module):
-    """Projects to heads, convolves them over tokens, scans states, and projects a gated norm back."""
+    """Projects to heads, convolves them over tokens, scans states, and projects what gates let through."""
 
     def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         D, N, H = config.width, config.mamba_heads, config.mamba_head_size
         G, S = config.mamba_groups, config.state_size
-        std, self.epsilon = config.init_std, config.norm_epsilon
+        std = config.init_std
         self.gate = Linear("BTD,DNH->BTNH", (D, N, H), ("embed", "heads", "head_size"), std, rngs)
         self.value = Linear("BTD,DNH->BTNH", (D, N, H), ("embed", "heads", "head_size"), std, rngs)
         self.write = Linear("BTD,DGS->BTGS", (D, G, S), ("embed", None, "head_size"), std, rngs)
@@ -59,8 +59,11 @@ class Mamba2(nnx.Module):
         self.step_bias = nnx.Param(jnp.ones(N), axes=("norm",))
         self.log_rate = nnx.Param(jnp.log(jnp.arange(1.0, N + 1)), axes=("norm",))
         self.skip = nnx.Param(jnp.ones(N), axes=("norm",))
-        self.norm_scale = nnx.Param(jnp.ones((N, H)), axes=("head_size",))
+        with point("Mamba2.norm", config, D, N, H, G, S):
+            self.epsilon = config.norm_epsilon
+            self.norm_scale = nnx.Param(jnp.ones((N, H)), axes=("head_size",))
         self.out = Linear("BTNH,NHD->BTD", (N, H, D), ("heads", "head_size", "embed"), std, rngs)
+        point("Mamba2.parameters", config, D, N, H, G, S)
 
     def __call__(self, x: Array, segment_ids: Array | None = threaded()) -> Array:
         gate, value = checkpoint_name(self.gate(x), "gate"), checkpoint_name(self.value(x), "value")  # [B, T, N, H]
@@ -71,19 +74,20 @@ class Mamba2(nnx.Module):
             write = self.write_convolution(write, segment_ids)
             read = self.read_convolution(read, segment_ids)
         value = value.astype(jnp.float32)
-        B, T, N, H = value.shape
+        B, _, N, H = value.shape
         groups = write.shape[2]
         write = jnp.repeat(write.astype(jnp.float32), N // groups, axis=2)  # [B, T, N, S]
         read = jnp.repeat(read.astype(jnp.float32), N // groups, axis=2)
-        with point("Mamba2.scan", value, write, read, step):
+        with point("Mamba2.scan", value, write, read, step, B, N, H):
             decay = -jnp.exp(self.log_rate[...]) * step
             empty = jnp.zeros((B, N, write.shape[-1], H), jnp.float32)
             y, _ = scan_states(step[..., None] * value, decay, write, read, empty, segment_ids)
         y = (y + self.skip[:, None] * value) * jax.nn.silu(gate.astype(jnp.float32))
-        grouped = y.reshape(B, T, groups, -1)
-        grouped = grouped * jax.lax.rsqrt(jnp.mean(grouped * grouped, axis=-1, keepdims=True) + self.epsilon)
-        y = (grouped.reshape(B, T, N, H) * self.norm_scale).astype(x.dtype)
-        return checkpoint_name(self.out(y), "out")
+        with point("Mamba2.normed", y, groups, B, N, H):
+            grouped = y.reshape(*y.shape[:2], groups, -1)
+            grouped = grouped * jax.lax.rsqrt(jnp.mean(grouped * grouped, axis=-1, keepdims=True) + self.epsilon)
+            y = grouped.reshape(y.shape) * self.norm_scale
+        return checkpoint_name(self.out(y.astype(x.dtype)), "out")
 
 
 @splice("Block.mixer")
@@ -95,10 +99,11 @@ def _(self, config, rngs):
 @splice("Block.normed_attention")
 def _(self, x, h):
     h = self.mamba_norm(x)
-    h = self.mamba(h)
+    with point("Block.mamba", h):
+        h = self.mamba(h)
 
 
-@splice("flops", before="gated_attention swiglu dense_layers experts mtp")
+@splice("flops", before="gated_attention swiglu gelu_mlp dense_layers experts mtp")
 def _(parameters, config):
     inner = config.mamba_heads * config.mamba_head_size
     channels = inner + 2 * config.mamba_groups * config.state_size  # that are convolved
@@ -124,7 +129,8 @@ def _():
     yield "mamba.step_bias", "model.layers.{}.mamba.dt_bias", "n -> n"
     yield "mamba.log_rate", "model.layers.{}.mamba.A_log", "n -> n"
     yield "mamba.skip", "model.layers.{}.mamba.D", "n -> n"
-    yield "mamba.norm_scale", "model.layers.{}.mamba.norm.weight", "n h -> (n h)"
+    with point("hf.mamba_norm"):
+        yield "mamba.norm_scale", "model.layers.{}.mamba.norm.weight", "n h -> (n h)"
     yield "mamba.out.kernel", "model.layers.{}.mamba.out_proj.weight", "n h d -> d (n h)"
 
 
@@ -141,3 +147,8 @@ def _():
 def _():
     yield "mamba_conv_bias", True, "a convolution without biases"
     yield "mamba_proj_bias", False, "projections with biases"
+
+
+@splice("test_adamw.words", optional=True)
+def _(words):
+    words += ["log_rate", "skip", "convolution"]

@@ -6,7 +6,7 @@ Source: Gu and Dao 2023, arXiv 2312.00752, section 3.4.
 from flax import nnx
 from jax import Array
 
-from generator.language import point, splice
+from generator.language import point
 from generator.language.roles import Attention, ModelConfig, Norm, shard
 
 
@@ -25,9 +25,3 @@ class Block(nnx.Module):
             h = self.attention(h)
         point("Block.attention", h)
         return shard(x + h, "batch", "sequence", "residual")
-
-
-@splice("hf.layer_tensors")
-def _():
-    with point("hf.attention_norm"):
-        yield "attention_norm.scale", "model.layers.{}.input_layernorm.weight", "d -> d"

@@ -23,8 +23,6 @@ from generator.language.roles import (
 
 requires("adamw")
 
-VECTORS = "norm", "bias", "sink"  # words in the names of parameters that do not decay
-
 
 def test_optimizer_is_that_of_torch():
     """Compares five steps with torch's AdamW: some gradients are clipped, norms and the like do not decay."""
@@ -33,8 +31,10 @@ def test_optimizer_is_that_of_torch():
     optimizer = make_optimizer(config)
     opt_state = optimizer.init(model)
     leaves = {name: torch.nn.Parameter(torch.tensor(x)) for name, x in arrays(model).items()}
-    decays = [p for name, p in leaves.items() if not any(word in name for word in VECTORS)]
-    vectors = [p for name, p in leaves.items() if any(word in name for word in VECTORS)]
+    words = ["norm", "bias", "sink"]  # in the names of parameters that do not decay
+    point("test_adamw.words", words)
+    decays = [p for name, p in leaves.items() if not any(word in name for word in words)]
+    vectors = [p for name, p in leaves.items() if any(word in name for word in words)]
     assert vectors and decays
     with point("test_adamw.reference", config, decays, vectors):
         reference = torch.optim.AdamW(

@@ -19,6 +19,7 @@ from generator.language.roles import (
     ModelConfig,
     arrays,
     check_config,
+    forward,
     loss,
     named_arrays,
     random_batch,
@@ -40,7 +41,7 @@ def test_loss_is_that_of_torch(batch):
     config = SMALL
     point("test_train.added", config)
     model = jax.tree.map(lambda x: 3 * x, state_for(config).model)
-    logits = np.array(model(batch["tokens"], batch["positions"], batch["segment_ids"]))
+    logits = np.array(forward(model, batch["tokens"], batch["positions"], batch["segment_ids"]))
     added = []
     for targets in batch["targets"], logits.argmax(axis=-1), logits.argmin(axis=-1):
         total, metrics = loss_of(model, batch | {"targets": targets}, config)

@@ -36,7 +36,7 @@ def test_an_unknown_model_type_is_not_what_it_is_spelt_like(refuse):
 
 
 STATEFUL = """
-    falcon_h1 falcon_mamba jamba kimi_linear mamba minimax nemotron_h olmo_hybrid
+    falcon_mamba jamba kimi_linear mamba minimax olmo_hybrid
     recurrent_gemma zamba2
 """.split()
 

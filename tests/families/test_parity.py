@@ -25,6 +25,7 @@ SHORT = {
     "deepseek_v3": "yarn",
     "dots1": "normed",
     "exaone4": "every_fourth",
+    "falcon_h1": "multiplied",
     "gemma2": "grouped",
     "gemma3": "grouped",
     "gpt2": "tied",
@@ -41,6 +42,7 @@ SHORT = {
     "minimax_m2": "half_rotated",
     "nanochat": "capped",
     "nemotron": "half_rotated",
+    "nemotron_h": "alternating",
     "olmo3": "every_fourth",
     "olmoe": "clipped",  # model/clip_qkv
     "phi": "biased",  # model/head_bias

@@ -17,6 +17,7 @@ from ..errors import InputError, check_config
 from ..model import Decoder
 from ..parallel import named_arrays
 from ..step import loss, train_step, with_matrices_in
+from .forward import forward
 from .small import SMALL
 from .start import arrays, random_batch, state_for
 
@@ -33,7 +34,7 @@ def test_loss_is_that_of_torch(batch):
     config = SMALL
     config = dataclasses.replace(config, mtp_loss_weight=0.0)  # MTP layers read targets, which the test changes
     model = jax.tree.map(lambda x: 3 * x, state_for(config).model)
-    logits = np.array(model(batch["tokens"], batch["positions"], batch["segment_ids"]))
+    logits = np.array(forward(model, batch["tokens"], batch["positions"], batch["segment_ids"]))
     added = []
     for targets in batch["targets"], logits.argmax(axis=-1), logits.argmin(axis=-1):
         total, metrics = loss_of(model, batch | {"targets": targets}, config)

@@ -14,8 +14,6 @@ from ..step import create_state, learning_rate, make_optimizer, train_step
 from .small import SMALL
 from .start import arrays, random_batch, state_for
 
-VECTORS = "norm", "bias", "sink"  # words in the names of parameters that do not decay
-
 
 def test_optimizer_is_that_of_torch():
     """Compares five steps with torch's AdamW: some gradients are clipped, norms and the like do not decay."""
@@ -24,8 +22,9 @@ def test_optimizer_is_that_of_torch():
     optimizer = make_optimizer(config)
     opt_state = optimizer.init(model)
     leaves = {name: torch.nn.Parameter(torch.tensor(x)) for name, x in arrays(model).items()}
-    decays = [p for name, p in leaves.items() if not any(word in name for word in VECTORS)]
-    vectors = [p for name, p in leaves.items() if any(word in name for word in VECTORS)]
+    words = ["norm", "bias", "sink"]  # in the names of parameters that do not decay
+    decays = [p for name, p in leaves.items() if not any(word in name for word in words)]
+    vectors = [p for name, p in leaves.items() if any(word in name for word in words)]
     assert vectors and decays
     reference = torch.optim.AdamW(
         [{"params": decays, "weight_decay": 0.5}, {"params": vectors, "weight_decay": 0.0}],

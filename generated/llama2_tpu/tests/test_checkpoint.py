@@ -142,7 +142,7 @@ def test_a_checkpoint_of_another_architecture_is_told_apart(two_checkpoints, tmp
     del fields["checksum"]
     for changed, message in {
         "architecture": "of another architecture: mamba there",
-        "state_size": "settings of only one: .'state_size'",
+        "stripes": "settings of only one: .'stripes'",
     }.items():
         path.write_text(json.dumps(fields | {changed: "mamba"}))
         with pytest.raises(InputError, match=message):
