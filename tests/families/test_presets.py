@@ -51,3 +51,9 @@ def test_recipes(name, tmp_path):
         mesh = jax.sharding.AbstractMesh(sizes, tuple(axes))
         package.parallel.abstract(lambda config=config: package.step.new_state(config), mesh)
         assert config.batch_size % (math.prod(sizes[:-1]) * config.accumulation) == 0, (preset, place)
+
+
+def test_presets_without_recipes_have_a_launch_file():
+    """Such as those that `gen new` writes, and nanochat's, of which there is only a tiny one."""
+    launch = weave("nanochat", "tpu", LIBRARY).files["launch/jobset.yaml"]
+    assert "tpu-topology: 2x2x4" in launch and "--hardware" not in launch
