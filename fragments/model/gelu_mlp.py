@@ -34,7 +34,9 @@ class FeedForward(nnx.Module):
         up = checkpoint_name(self.up(x), "up")  # [B, T, F]
         with point("FeedForward.activation", up):
             h = jax.nn.gelu(up)
-        return checkpoint_name(self.down(shard(h, "batch", "sequence", "mlp")), "down")
+        y = self.down(shard(h, "batch", "sequence", "mlp"))  # [B, T, D]
+        point("FeedForward.output", y)
+        return checkpoint_name(y, "down")
 
 
 @splice("flops")
