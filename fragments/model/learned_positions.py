@@ -7,19 +7,23 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from generator.language import splice
+from generator.language import point, splice
 from generator.language.roles import Config
 
 
 @splice("Embedding.parameters")
 def _(self, config, rngs):
-    shape = (config.context_length, config.width)
+    with point("Embedding.position_rows", config):
+        rows = config.context_length
+    shape = (rows, config.width)
     self.positions = nnx.Param(config.init_std * jax.random.normal(rngs.params(), shape), axes=("position", "embed"))
 
 
 @splice("Embedding.vectors")
 def _(self, x, positions):
-    x = x + jnp.take(self.positions[...], positions, axis=0).astype(x.dtype)  # NaN past the longest sequence
+    with point("Embedding.position_row", positions):
+        row = positions
+    x = x + jnp.take(self.positions[...], row, axis=0).astype(x.dtype)  # NaN past the longest sequence
 
 
 @splice("check_config.together")
