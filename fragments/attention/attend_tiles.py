@@ -59,7 +59,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded())
             query_ids, others = take(segment_ids, i, C, 1), take(segment_ids, j, S, 1)
             visible = visible & (query_ids[:, None, :, None] == others[:, None, None])
         scores = scale * scores  # in fp32
-        point("attend.scores", scores)
+        point("attend.scores", scores, distance=queries - keys)
         return jnp.where(visible, scores, -1e30)
 
     def forward(q: Array, k: Array, v: Array, segment_ids: Array | None) -> tuple[tuple[Array, Array], tuple]:

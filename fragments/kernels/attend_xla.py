@@ -33,7 +33,7 @@ def attend(q: Array, k: Array, v: Array, segment_ids: Array | None = threaded())
             visible = visible & (segment_ids[:, None, start:stop, None] == segment_ids[:, None, None, :stop])
         scores = jnp.einsum("BNCH,BNHS->BNCS", q[:, :, start:stop], k[..., :stop], preferred_element_type=jnp.float32)
         scores = scale * scores  # in fp32
-        point("attend.scores", scores, T)
+        point("attend.scores", scores, T, distance=jnp.arange(start, stop)[:, None] - jnp.arange(stop))
         scores = jnp.where(visible, scores, -1e30)
         highest = jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
         point("attend.highest", highest, T)

@@ -34,7 +34,7 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array, scale:
         point("attend_cached.mask", visible, distance, positions)
         scores = jnp.einsum("BTKGH,BKCH->BKGTC", q, k, preferred_element_type=jnp.float32).reshape(B, N, T, -1)
         scores = scale * scores  # in fp32
-        point("attend_cached.scores", scores)
+        point("attend_cached.scores", scores, distance)
         scores = jnp.where(visible, scores, -1e30)
         above, highest = highest, jnp.maximum(highest, scores.max(axis=-1, keepdims=True))
         weights, kept = jnp.exp(scores - highest), jnp.exp(above - highest)

@@ -31,7 +31,7 @@ def attend_cached(q: Array, cache: Cache, pages: Pages, positions: Array, scale:
         point("attend_cached.mask", visible, distance, positions)
         scores = jnp.einsum("CTKGH,CKSH->CKGTS", q, k, preferred_element_type=jnp.float32).reshape(len(q), N, T, -1)
         scores = scale * scores  # in fp32
-        point("attend_cached.scores", scores)
+        point("attend_cached.scores", scores, distance)
         return jnp.where(visible, scores, -1e30)
 
     def weigh(weights, v):  # [C, N, T, S], [C, K, S, U] -> [C, N, T, U]

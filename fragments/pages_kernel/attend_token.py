@@ -14,7 +14,7 @@ from generator.language import excludes, point, requires, splice
 from generator.language.roles import RULES, Cache, Pages, attend_cached
 
 requires("write_rows", "pages/pages")  # of TPUs
-excludes("latent_attention", "attention_sinks")  # the kernel knows neither
+excludes("latent_attention", "attention_sinks", "alibi")  # the kernel knows none of them
 
 
 def attend_token(q: Array, cache: Cache, pages: Pages, positions: Array, scale: float) -> Array:

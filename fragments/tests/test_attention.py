@@ -20,7 +20,7 @@ def attend_slowly(q, k, v, segment_ids):
         seen = [s for s in range(t + 1) if segment_ids[b, s] == segment_ids[b, t]]
         point("attend_slowly.seen", seen, t)
         scores = k[b, seen, kv_head] @ q[b, t, n] / np.sqrt(H)
-        point("attend_slowly.scores", scores)
+        point("attend_slowly.scores", scores, seen, n, t)
         weights = np.exp(scores - scores.max())
         total = weights.sum()
         point("attend_slowly.total", total, scores, n)

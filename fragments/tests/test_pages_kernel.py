@@ -20,7 +20,7 @@ from generator.language.roles import (
 )
 
 requires("attend_token", "int8")
-excludes("latent_attention", "attention_sinks")
+excludes("latent_attention", "attention_sinks", "alibi")
 
 
 # blocks of 512 positions, the last of which the tables do not fill; the first sequence has nothing cached, the last
