@@ -168,6 +168,7 @@ loc: setup
 
 modularity: setup
 	$(BIN)/python benchmarks/modularity.py
+	$(BIN)/python benchmarks/families.py
 
 features: setup
 	$(BIN)/python benchmarks/modularity.py --features

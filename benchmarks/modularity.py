@@ -241,7 +241,7 @@ def main() -> None:
     if "--features" in sys.argv[1:]:
         features = format_markdown(touched(project, FEATURES)).removeprefix(f"**{TOUCHES}**") + "\n"
     else:
-        tables = "".join(f"{format_markdown(table)}\n\n\n" for table in counted(project))[:-1]
+        tables = "".join(f"{format_markdown(table)}\n\n" for table in counted(project))
     PAGE.write_text(f"{before}{MARK}{tables}**{TOUCHES}**{features}")
     for path, text in shown(project).items():
         path.write_text(text)

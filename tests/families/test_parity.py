@@ -20,17 +20,21 @@ CASES = {family: list(FAMILIES[family].cases) for family in FAMILIES}
 SHORT = {
     "apertus": "learned",
     "bamba": "one_of_four",
+    "bloom": "heads_of_no_power",
     "cohere2": "grouped",
     "deepseek_v2": "grouped",
     "deepseek_v3": "yarn",
     "dots1": "normed",
     "exaone4": "every_fourth",
+    "exaone_moe": "two_dense",
+    "falcon": "multi_query",
     "falcon_h1": "multiplied",
     "gemma2": "grouped",
     "gemma3": "grouped",
     "gpt2": "tied",
     "gpt_neox": "parallel",
     "gpt_oss": "grouped",
+    "gptj": "whole",
     "granite": "scaled",
     "granitemoehybrid": "sparse",
     "hunyuan_v1_dense": "stretched",
@@ -40,14 +44,17 @@ SHORT = {
     "llama4": "scout",
     "mamba2": "groups",
     "minimax_m2": "half_rotated",
+    "mpt": "tied",
     "nanochat": "capped",
     "nemotron": "half_rotated",
     "nemotron_h": "alternating",
     "olmo3": "every_fourth",
     "olmoe": "clipped",  # model/clip_qkv
+    "opt": "tied",
     "phi": "biased",  # model/head_bias
     "phi3": "window",
     "phi4_mini": "short_and_long",
+    "phimoe": "biased",
     "qwen2_moe": "every_second",
     "qwen3_moe": "every_second",
     "qwen3_next": "every_fourth",
@@ -56,7 +63,7 @@ SHORT = {
     "solar_open": "sparse",
 }
 # of SHORT one for each way in which layers do not see every token before them, each alike
-SEEING = "bamba cohere2 deepseek_v3 gemma3 gpt2 gpt_oss lfm2 llama4 mamba2 phi4_mini qwen3_next".split()
+SEEING = "bamba bloom cohere2 deepseek_v3 gemma3 gpt2 gpt_oss lfm2 llama4 mamba2 phi4_mini qwen3_next".split()
 
 
 def grouped(family: str, case: str, short: bool):

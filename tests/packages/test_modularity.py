@@ -7,7 +7,7 @@ from textwrap import dedent
 import pytest
 from miniature import files
 
-from benchmarks import modularity
+from benchmarks import families, modularity
 from generator.commands.tables import format_markdown
 from generator.disk.project import Project, builtin_root
 from generator.recipe.library import Library
@@ -59,6 +59,11 @@ def test_lines_and_counts_are_those_of_today():
 def test_tables_are_those_of_today():
     for table in modularity.counted(PROJECT):
         assert format_markdown(table) in PAGE, f"{table.title}: run `make modularity`"
+
+
+def test_the_table_of_families_is_that_of_today():
+    text = families.PAGE.read_text()
+    assert families.page(PROJECT, text) == text, "run `make modularity`"
 
 
 @pytest.mark.slow
