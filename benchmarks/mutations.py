@@ -101,7 +101,7 @@ MUTATIONS = [
     ),
     fragment(
         "model/learned_positions",
-        "jnp.take(self.positions[...], positions, axis=0)",
+        "jnp.take(self.positions[...], row, axis=0)",
         "self.positions[...][None, : x.shape[1]]",
         "positions are places in the row",
         f"{PARITY} gpt2",

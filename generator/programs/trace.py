@@ -171,11 +171,13 @@ def _engine_step(
     def function(model: Any, arrays: dict[str, Any], step: Any) -> Any:
         with without_recording():
             device = device_class(config, model, *rest)
-        device.key, device.value, device.slots = arrays["key"], arrays["value"], arrays["slots"]
+        for name, array in arrays.items():
+            setattr(device, name, array)
         output = device.run(step, tokens, score_all)
-        return output, {"key": device.key, "value": device.value, "slots": device.slots}
+        return output, {name: getattr(device, name) for name in arrays}
 
-    arrays = {"key": empty.key, "value": empty.value, "slots": empty.slots}
+    names = ("state", "slots") if hasattr(empty, "state") else ("key", "value", "slots")  # of an older package
+    arrays = {name: getattr(empty, name) for name in names}
     shaped = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), (arrays, step))
     return function, {"model": model, "arrays": shaped[0], "step": shaped[1]}
 

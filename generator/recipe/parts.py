@@ -36,7 +36,6 @@ def find_unfit(file: Toml[PackageToml], selection: Selection, pattern: Pattern) 
     for name, part in file.data.parts.items():
         for words, gives in part.requires.items():
             fragments = words.split(" or ")
-            forms = {form for fragment in fragments for form in (fragment, fragment.split("/")[-1])}
             selected = [fragment for fragment in fragments if fragment in selection]
             having = [kind for fragment in selected for kind in pattern.kinds_with(fragment)]
             if not selected:
@@ -44,8 +43,9 @@ def find_unfit(file: Toml[PackageToml], selection: Selection, pattern: Pattern) 
             elif lacking := [kind for kind in pattern.kinds.values() if kind not in having]:
                 unfit[name] = f"layers of the kind {lacking[0].name} have no {gives} ({words})", str(lacking[0].origin)
             for other, (peer, where) in selection.items():
-                if forms.intersection(peer.excludes) and other not in file.data.fragments:
-                    unfit[name] = f"{other} excludes {words}: no {gives}", str(where)
+                excluded = [it for it in fragments if {it, it.split("/")[-1]}.intersection(peer.excludes)]
+                if excluded and other not in file.data.fragments:
+                    unfit[name] = f"{other} excludes {excluded[0]}: no {gives}", str(where)
         for other, (peer, _) in selection.items():
             places = {splice.point: splice for splice in peer.splices}
             for point, of_part in part.also.items():

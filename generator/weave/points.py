@@ -222,7 +222,9 @@ def _of_a_kind(splice: Splice, host: Fragment, recipe: Recipe) -> str:
     """Returns a remedy for a splice that all layers have, at a point that layers of some kinds lack."""
     tables = " and ".join(f"[kinds.{kind.name}]" for kind in recipe.pattern.kinds_with(host.name))
     parts = recipe.package_file.data.parts
-    for name in (name for name in recipe.parts if splice.fragment in parts[name].requires):
-        why = f"The part {name} needs {parts[name].requires[splice.fragment]} of every layer: build without it"
-        return f'{why}; to have the other parts, select "{splice.fragment}" under {tables} alone.'
+    required = ((name, *needed) for name in recipe.parts for needed in parts[name].requires.items())
+    for name, words, gives in required:
+        if splice.fragment in words.split(" or "):
+            why = f"The part {name} needs {gives} of every layer: build without it"
+            return f'{why}; to have the other parts, select "{splice.fragment}" under {tables} alone.'
     return f'Select "{splice.fragment}" under {tables} alone.'
