@@ -70,6 +70,7 @@ class Device:
         point("Device.model", model)
         self.model, self.settings = model, settings
         self.mesh = mesh
+        point("Device.layers", config, pages, settings)
         with computing(self.mesh):
             self.state = jax.jit(lambda: empty_state(config, pages, size))()
             none = Biases(*(np.zeros((rows + 1, BIASES), kind) for kind in (np.int32, np.float32, np.int32)))

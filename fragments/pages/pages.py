@@ -50,10 +50,10 @@ def layers_in_pool(config: ModelConfig, pages: int) -> Cache:
     """Returns the caches of a model's layers, each of which has `pages` pages."""
     with point("layers_in_pool.kinds", config, pages):
         if setting("one_stack"):
-            caches = Cache(pages * np.arange(layers.count, dtype=np.int32))
+            caches = Cache(pages * np.arange(layers.scanned, dtype=np.int32))
         else:
             counts, structure = jax.tree.flatten(layers.stacked(lambda group: group.count))
-            firsts = np.split(pages * np.arange(layers.count, dtype=np.int32), np.cumsum(counts)[:-1])
+            firsts = np.split(pages * np.arange(layers.scanned, dtype=np.int32), np.cumsum(counts)[:-1])
             caches = jax.tree.unflatten(structure, [Cache(first) for first in firsts])
     return caches
 
@@ -61,7 +61,7 @@ def layers_in_pool(config: ModelConfig, pages: int) -> Cache:
 def empty_pages(config: ModelConfig, pages: int, size: int) -> tuple[Array, ...]:
     """Returns a zeroed pool of keys and of values: `pages` pages of `size` positions for each layer."""
     with point("empty_pages.count", config, pages):
-        count = layers.count * pages
+        count = layers.scanned * pages
     with point("empty_pages.shape", config, count, size):
         shape = count, config.kv_heads, size, config.head_size
     with point("empty_pages.arrays", shape, config):

@@ -26,7 +26,7 @@ class RecurrentState(NamedTuple):
 
 def empty_states(config: ModelConfig, slots: int) -> RecurrentState:
     """Returns zeroed states: `slots` for each layer that has one."""
-    of_layers = slots, layers.count
+    of_layers = slots, layers.scanned
     K, N, H, V = config.delta_key_heads, config.delta_value_heads, config.delta_key_size, config.delta_value_size
     keys = jnp.zeros((*of_layers, config.convolution_size - 1, K, H), config.dtype)
     values = jnp.zeros((*of_layers, config.convolution_size - 1, N, V), config.dtype)

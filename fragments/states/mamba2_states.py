@@ -26,7 +26,7 @@ class RecurrentState(NamedTuple):
 
 def empty_states(config: ModelConfig, slots: int) -> RecurrentState:
     """Returns zeroed states: `slots` for each layer that has one."""
-    of_layers = slots, layers.count
+    of_layers = slots, layers.scanned
     N, H, G, S = config.mamba_heads, config.mamba_head_size, config.mamba_groups, config.state_size
     values = jnp.zeros((*of_layers, config.convolution_size - 1, N, H), config.dtype)
     places = jnp.zeros((*of_layers, config.convolution_size - 1, G, S), config.dtype)

@@ -19,7 +19,7 @@ class RecurrentState(NamedTuple):
 
 def empty_states(config: ModelConfig, slots: int) -> RecurrentState:
     """Returns zeroed states: `slots` for each layer that has one."""
-    shape = slots, layers.count, config.convolution_size - 1, config.width
+    shape = slots, layers.scanned, config.convolution_size - 1, config.width
     return RecurrentState(shard(jnp.zeros(shape, config.dtype), None, None, None, "mlp"))
 
 

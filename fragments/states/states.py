@@ -43,7 +43,7 @@ class States(NamedTuple):
 def layers_with_states(config: ModelConfig) -> StateCache:
     """Returns the caches of a model's layers that have a state."""
     counts, structure = jax.tree.flatten(layers.stacked(lambda group: group.count))
-    numbers = np.split(np.arange(layers.count, dtype=np.int32), np.cumsum(counts)[:-1])
+    numbers = np.split(np.arange(layers.scanned, dtype=np.int32), np.cumsum(counts)[:-1])
     return jax.tree.unflatten(structure, [StateCache(of_stack) for of_stack in numbers])
 
 

@@ -95,6 +95,7 @@ class Layers:
             `layer.module` its attribute.
         last: one layer like the last, `layers.last.Block` and `layers.last.module`.
         count: the number of layers that have this fragment.
+        scanned: the same, without `further` layers.
         numbers: the numbers of the layers that have this fragment, in order.
         stacks: the path of each stack of layers -> the numbers of its layers, a dict of ranges.
     """
@@ -103,6 +104,7 @@ class Layers:
     period: Any = ()
     last: Any = None
     count: Any = 0
+    scanned: Any = 0
     numbers: Any = ()
     stacks: Any = None
 

@@ -135,14 +135,14 @@ class Pattern:
         selecting = [kind for kind in self.kinds.values() if fragment in kind.fragments]
         return selecting or list(self.kinds.values())
 
-    def count_of(self, kinds: Collection[str]) -> str:
-        """Returns the number of layers of some kinds, further ones included, as an expression."""
+    def count_of(self, kinds: Collection[str], further: bool = True) -> str:
+        """Returns the number of layers of some kinds, with or without further ones, as an expression."""
         terms = [ALL] if self.kinds.keys() == {*kinds} else []
         for group in () if terms else self.groups:
             per_period = sum(kind in kinds for kind in group.pattern)
             if per_period:
                 terms.append(group.count if per_period == 1 else f"{parenthesize(group.count)} * {per_period}")
-        return " + ".join(terms + [count for _, count in self.further if self.last.name in kinds])
+        return " + ".join(terms + [count for _, count in self.further if further and self.last.name in kinds])
 
     def numbers(self) -> dict[str, str]:
         """Returns the path of each stack of layers -> the numbers of its layers, an expression.

@@ -4,9 +4,9 @@ before                                              after, where 3 of the layers
     layers.sum(lambda layer: f(layer.window))           3 * f(config.window) + (config.layers - 3) * f(EVERYTHING)
     layers.stacked(lambda group: f(group.window))       (f(config.window), f(config.window), ..., f(EVERYTHING))
 
-All of these are over the layers that have the fragment, as are `layers.count` and `layers.numbers`. `layers.stacked`
-is an expression for each stack of such layers, in the structure that scans take apart; `layers.stacks` maps the path of
-each stack of the model to the numbers of its layers.
+All of these are over the layers that have the fragment, as are `layers.count`, `layers.scanned` (without further ones)
+and `layers.numbers`. `layers.stacked` is an expression for each stack of such layers, in the structure that scans take
+apart; `layers.stacks` maps the path of each stack of the model to the numbers of its layers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WORD = "layers"
 _GIVE_IT = 'Write init = {{ {} = "..." }} in the architecture, under [kinds.KIND] for each kind in its [[layers]].'
 _PLACES = "groups", "period", "last"  # unrolled later, when the kinds of layer are known
 _CALLED = {"sum": "layer", "stacked": "group"}
-_PLAIN = "count", "stacks", "numbers"
+_PLAIN = "count", "scanned", "stacks", "numbers"
 # parents whose children need no parentheses
 _OPEN = (ast.Lambda, ast.NamedExpr, ast.Tuple, ast.List, ast.Set, ast.Dict, ast.FormattedValue)
 _LISTING = (ast.Call, ast.Compare)
@@ -80,6 +80,9 @@ def _count_expression(node: ast.AST, member: str, source: TracedTree, pattern: P
         raise LoomError(f"{WORD}.{member} cannot be read", source.where(node), remedy)
     if member == "count":
         return _sum_over_layers({kind.name: "1" for kind in having}, pattern)
+    if member == "scanned":
+        total = pattern.count_of([kind.name for kind in having], further=False)
+        return total if total == parenthesize(total) else f"({total})"
     if member == "numbers":
         return pattern.numbers_of([kind.name for kind in having])
     return "{" + ", ".join(f'"{path}": {numbers}' for path, numbers in pattern.numbers().items()) + "}"
