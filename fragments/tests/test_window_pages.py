@@ -73,9 +73,7 @@ def test_longer_sequences_need_pages_of_some_layers_only(model):
 def test_pages_that_a_device_has_no_room_for_are_an_error(model, monkeypatch):
     stats = {"bytes_limit": 2**20, "bytes_in_use": 0}
     monkeypatch.setattr(jax, "local_devices", lambda: [SimpleNamespace(memory_stats=lambda: stats)])
-    with pytest.raises(
-        InputError, match=r"--max-sequences 64: layers whose state .* need \d+\.\d GiB .*: lower it"
-    ):
+    with pytest.raises(InputError, match=r"--max-sequences 64: layers whose state .* need \d+\.\d GiB .*: lower it"):
         engine(model, max_sequences=64, kv_cache_tokens=0)
 
 
