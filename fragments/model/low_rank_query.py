@@ -3,7 +3,7 @@
 Source: DeepSeek-AI 2024, arXiv 2405.04434, section 2.1.2.
 """
 
-from generator.language import requires, splice
+from generator.language import point, requires, splice
 from generator.language.roles import Linear, Norm, PositiveInt
 
 requires("latent_attention")
@@ -23,7 +23,8 @@ def _(self, config, D, N, H, std, rngs):
 
 @splice("Attention.project_query")
 def _(self, x, q):
-    q = self.query(self.query_norm(self.query_latent(x)))  # [B, T, N, H]
+    with point("Attention.query_latent", x):
+        q = self.query(self.query_norm(self.query_latent(x)))  # [B, T, N, H]
 
 
 @splice("flops.query")

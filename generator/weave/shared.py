@@ -30,13 +30,13 @@ from generator.weave.points import Point
 Shared = dict[str, Splice]  # variable of a definition -> the splice that binds it first
 
 
-def find_shared(points: Iterable[Point], by_point: dict[str, list[Splice]]) -> Shared:
-    """Returns the variables that splices of these points share.
+def find_shared(points: Iterable[Point], by_point: dict[str, list[Splice]], before: Shared) -> Shared:
+    """Returns the variables that splices of these points share, and those of the rounds before.
 
     Raises:
         LoomError: one has the name of a variable of the host or of another fragment.
     """
-    shared: Shared = {}
+    shared = dict(before)
     placed = [(point, splice) for point in points for splice in by_point.get(point.name, ())]
     reads = [(p, s, name) for p, s in placed for name in s.reads if name not in {*p.shown, *p.named, "self"}]
     for point, splice in [pair for pair in placed if reads and pair[0].hosts]:
@@ -45,7 +45,7 @@ def find_shared(points: Iterable[Point], by_point: dict[str, list[Splice]]) -> S
             readers = [other for p, other, read in reads if read == name and p.hosts[: len(point.hosts)] == point.hosts]
             if not any(other.fragment == splice.fragment for other in readers):
                 continue
-            if name in bound_names(point.hosts[0], parameters=True):
+            if name not in before and name in bound_names(point.hosts[0], parameters=True):
                 message = f"{splice.fragment} shares {name} among its splices, a variable of the host at {point.where}"
                 raise LoomError(message, str(splice.origin), "Give it another name.")
             other = shared.setdefault(name, splice)

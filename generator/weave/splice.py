@@ -39,7 +39,7 @@ from generator.weave.branches import check_branches, find_branches
 from generator.weave.generators import complete_generators
 from generator.weave.order import sort_splices
 from generator.weave.points import Point, find_points
-from generator.weave.shared import check_shared_bound, find_shared
+from generator.weave.shared import Shared, check_shared_bound, find_shared
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
@@ -68,9 +68,10 @@ def weave_splices(
     hosts: dict[str, Point] = {}
     for key, definition in definitions.items():
         text, done = definition.text, set[str]()
-        shared = find_shared(find_points(key, text).values(), by_point)
-        owners = frozenset((name, splice.fragment) for name, splice in shared.items())
+        shared: Shared = {}
         while points := find_points(key, text):
+            shared = find_shared(points.values(), by_point, shared)  # points in splices come up in later rounds
+            owners = frozenset((name, splice.fragment) for name, splice in shared.items())
             for name, point in points.items():
                 if name in done:
                     raise LoomError(f"the point {name!r} is in a splice for itself", point.where, "Remove it there.")

@@ -24,6 +24,7 @@ SHORT = {
     "cohere2": "grouped",
     "deepseek_v2": "grouped",
     "deepseek_v3": "yarn",
+    "deepseek_v32": "yarn",
     "dots1": "normed",
     "exaone4": "every_fourth",
     "exaone_moe": "two_dense",
@@ -63,7 +64,9 @@ SHORT = {
     "solar_open": "sparse",
 }
 # of SHORT one for each way in which layers do not see every token before them, each alike
-SEEING = "bamba bloom cohere2 deepseek_v3 gemma3 gpt2 gpt_oss lfm2 llama4 mamba2 phi4_mini qwen3_next".split()
+SEEING = (
+    "bamba bloom cohere2 deepseek_v3 deepseek_v32 gemma3 gpt2 gpt_oss lfm2 llama4 mamba2 phi4_mini qwen3_next".split()
+)
 
 
 def grouped(family: str, case: str, short: bool):

@@ -150,6 +150,13 @@ class TestASharedVariable:
                     clock.tick()
             """)
 
+    def test_is_bound_at_a_point_in_a_splice_of_another_fragment(self):
+        host = 'def f(x):\n    point("f.first", x)\n    with point("f.last", x):\n        point("f.inner", x)\n    return x\n'
+        other = '@splice("f.first")\ndef _(x):\n    x = x + 1\n    point("f.made", x)\n'
+        last = '@splice("f.last")\ndef _(x):\n    x = 3 * x\n    proceed()\n'
+        mine = '@splice("f.made")\ndef _(x):\n    made = x\n\n@splice("f.inner")\ndef _(x, made):\n    x = x + made\n'
+        assert run(woven(host=host, other=other, last=last, mine=mine))["f"](1) == 8
+
     def test_what_is_not_certain_is_refused(self):
         assert "a variable of the host" in refused(host=self.HOST.replace("steps", "clock"), clock=self.CLOCK)
         assert "both share a variable clock" in refused(host=self.HOST, clock=self.CLOCK, other=self.CLOCK)

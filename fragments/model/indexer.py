@@ -1,0 +1,117 @@
+"""Sparse attention: an indexer ranks the keys before each token, which attends to the highest of them alone.
+
+Source: DeepSeek-AI 2025, arXiv 2512.02556, section 2.1.
+"""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array
+
+from generator.language import layers, point, proceed, requires, splice
+from generator.language.roles import Index, Linear, PositiveInt, attend_selected, rotate
+
+requires("latent_attention", "low_rank_query", "attend_selected", "rope_interleaved")
+
+
+class ModelConfig:
+    index_heads: PositiveInt  # heads of an indexer
+    index_size: PositiveInt  # size of a head of an indexer
+    index_keys: PositiveInt  # keys that a token attends to
+
+
+@splice("check_config.together")
+def _(config, problems):
+    if config.index_size < config.rope_size:
+        problems.append(f"--index-size {config.index_size}: must be at least --rope-size, of which all is rotated")
+
+
+class LayerNorm(nnx.Module):
+    """Centres and divides by the standard deviation, in fp32, scales, and adds a bias."""
+
+    def __init__(self, size: int, epsilon: float):
+        self.scale = nnx.Param(jnp.ones(size), axes=("norm",))
+        self.bias = nnx.Param(jnp.zeros(size), axes=("norm",))
+        self.epsilon = epsilon
+
+    def __call__(self, x: Array) -> Array:
+        y = x.astype(jnp.float32)
+        y = y - jnp.mean(y, axis=-1, keepdims=True)
+        y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + self.epsilon)
+        return (y * self.scale + self.bias).astype(x.dtype)
+
+
+def rotate_start(x: Array, angles: Array) -> Array:
+    """Rotates the first P numbers of each head: x [B, T, N, H], angles [B, T, P/2]."""
+    size = 2 * angles.shape[-1]
+    first, rest = x[..., :size], x[..., size:]
+    point("rotate_start.order", first, size)
+    return jnp.concatenate([rotate(first, angles), rest], axis=-1)
+
+
+class Indexer(nnx.Module):
+    """Ranks keys for queries, by heads of its own. Which of them rank highest has no gradient."""
+
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
+        D, Q, J, size, std = config.width, config.query_rank, config.index_heads, config.index_size, config.init_std
+        self.scale = (J * size) ** -0.5
+        self.query = Linear("BTQ,QJI->BTJI", (Q, J, size), ("embed", "heads", "head_size"), std, rngs)
+        self.key = Linear("BTD,DI->BTI", (D, size), ("embed", "head_size"), std, rngs)
+        self.key_norm = LayerNorm(size, 1e-6)
+        self.weight = Linear("BTD,DJ->BTJ", (D, J), ("embed", "heads"), std, rngs)
+
+    def __call__(self, x: Array, query_latent: Array, angles: Array) -> Index:
+        query = rotate_start(self.query(query_latent), angles)  # [B, T, J, I]
+        weight = self.scale * self.weight(x.astype(jnp.float32))  # [B, T, J], in fp32 as in the released code
+        key = self.key_norm(self.key(x))  # [B, T, I]
+        return Index(query, weight, rotate_start(key[:, :, None], angles)[:, :, 0])
+
+
+@splice("Attention.parameters")
+def _(self, config, rngs):
+    self.index_keys = config.index_keys
+    self.indexer = Indexer(config, rngs)
+
+
+@splice("Attention.query_latent")
+def _(self, x, q, angles):
+    query_latent = self.query_norm(self.query_latent(x))  # [B, T, Q]
+    q = self.query(query_latent)  # [B, T, N, H]
+    index = self.indexer(x, query_latent, angles)
+
+
+@splice("Attention.attend_heads")
+def _(self, q, k, v, index, context):
+    context = attend_selected(q, k, v, index, self.index_keys)  # [B, T, N, U]
+
+
+@splice("flops.attention")
+def _(parameters, attention, config):
+    proceed()
+    indexer = config.index_heads * (config.query_rank * config.index_size + config.width)
+    indexer += config.width * config.index_size
+    parameters += layers.count * indexer / 3  # forward alone: that a choice has no gradient saves two thirds
+    attention += 2 * config.index_heads * config.index_size * layers.count * config.sequence_length
+
+
+@splice("flops.keys")
+def _(keys, config):
+    seen = min(config.index_keys, config.sequence_length)
+    # twice the mean number of keys, as full FLOPs count the future
+    keys = layers.count * seen * (2 - seen / config.sequence_length)
+
+
+@splice("hf.layer_tensors")
+def _():
+    yield "attention.indexer.query.kernel", "model.layers.{}.self_attn.indexer.wq_b.weight", "q j i -> (j i) q"
+    yield "attention.indexer.key.kernel", "model.layers.{}.self_attn.indexer.wk.weight", "d i -> i d"
+    yield "attention.indexer.key_norm.scale", "model.layers.{}.self_attn.indexer.k_norm.weight", "i -> i"
+    yield "attention.indexer.key_norm.bias", "model.layers.{}.self_attn.indexer.k_norm.bias", "i -> i"
+    yield "attention.indexer.weight.kernel", "model.layers.{}.self_attn.indexer.weights_proj.weight", "d j -> j d"
+
+
+@splice("hf.sizes")
+def _():
+    yield "index_n_heads", "index_heads"
+    yield "index_head_dim", "index_size"
+    yield "index_topk", "index_keys"
