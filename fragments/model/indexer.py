@@ -9,7 +9,15 @@ from flax import nnx
 from jax import Array
 
 from generator.language import layers, point, proceed, requires, splice
-from generator.language.roles import Index, Linear, PositiveInt, attend_selected, rotate
+from generator.language.roles import (
+    Index,
+    IndexedLatents,
+    Linear,
+    PositiveInt,
+    attend_selected,
+    attend_selected_latents,
+    rotate,
+)
 
 requires("latent_attention", "low_rank_query", "attend_selected", "rope_interleaved")
 
@@ -83,6 +91,16 @@ def _(self, x, q, angles):
 @splice("Attention.attend_heads")
 def _(self, q, k, v, index, context):
     context = attend_selected(q, k, v, index, self.index_keys)  # [B, T, N, U]
+
+
+@splice("Attention.in_pages")
+def _(cache, index):
+    cache = cache._replace(value=IndexedLatents(cache.value, index.key[:, :, None]))
+
+
+@splice("Attention.attend_latents")
+def _(self, q, cache, pages, kernel, positions, index, context):
+    context = attend_selected_latents(q, index, self.index_keys, cache, pages, kernel, positions)
 
 
 @splice("flops.attention")

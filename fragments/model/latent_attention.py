@@ -113,7 +113,8 @@ def attend_latents(q: Array, cache: Cache, pages: Pages, kernel: Array, position
 def _(self, q, cache, pages, positions, context):
     kernel = self.key_value.kernel.astype(jnp.float32)
     point("Attention.latent_kernel", kernel, linear=self.key_value)
-    context = attend_latents(q, cache, pages, kernel, positions)
+    with point("Attention.attend_latents", q, cache, pages, kernel, positions):
+        context = attend_latents(q, cache, pages, kernel, positions)
 
 
 @splice("flops.attention")

@@ -1,4 +1,4 @@
-"""Random schedules of engines whose layers have a recurrent state: each text is what one pass over it gives.
+"""Random schedules of engines with recurrent states or selected keys: each text is what one pass over it gives.
 
 SCHEDULES=500 python -m pytest -s tests/families/test_schedules.py    that many of each family, in half an hour
 """
@@ -17,8 +17,8 @@ from families.weaving import woven
 
 SCHEDULES = int(os.environ.get("SCHEDULES", "6"))
 LONGEST = 64
-# layers of a family: a hybrid with a short convolution, with a delta rule, with Mamba-2, and Mamba-2 alone
-LAYERS = {"lfm2": 6, "qwen3_5": 4, "bamba": 10, "mamba2": 2}
+# layers of a family: a hybrid with a short convolution, with a delta rule, with Mamba-2, and Mamba-2 alone; an indexer
+LAYERS = {"lfm2": 6, "qwen3_5": 4, "bamba": 10, "mamba2": 2, "deepseek_v32": 3}
 SETTINGS = (
     {"page_size": 4, "chunk": 8, "kv_cache_tokens": 96},
     {"page_size": 8, "chunk": 12, "kv_cache_tokens": 128, "draft_tokens": 3},
@@ -44,7 +44,8 @@ def test_any_schedule_gives_what_one_pass_gives(family, tmp_path):
     model = jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()
     one_pass = jax.jit(lambda tokens: jax.nn.log_softmax(model(tokens)[0]))
     worst, preempted, cached = 0.0, 0, 0
-    for number, settings in enumerate(SETTINGS):
+    known = engine.EngineSettings.__dataclass_fields__.keys()  # snapshots are of recurrent states alone
+    for number, settings in enumerate({it: named[it] for it in named.keys() & known} for named in SETTINGS):
         subject = engine.Engine(
             config, model, set(), engine.EngineSettings(max_sequences=4, max_length=LONGEST, **settings)
         )
@@ -65,7 +66,9 @@ def test_any_schedule_gives_what_one_pass_gives(family, tmp_path):
                 if sent and rng.random() < 0.02:
                     subject.cancel(sent[rng.integers(len(sent))])
                 subject.step()
-            assert not subject.states.slots and not subject.states.last and not any(subject.states.pool.ref_count)
+            assert not any(subject.pool.ref_count)
+            if hasattr(subject, "states"):
+                assert not subject.states.slots and not subject.states.last and not any(subject.states.pool.ref_count)
             for request in sent:
                 text = np.zeros((1, LONGEST), np.int32)
                 text[0, : len(request.sequence)] = request.sequence
