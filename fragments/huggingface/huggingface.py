@@ -91,7 +91,7 @@ def hf_views(arrays: dict[str, np.ndarray], config: Config) -> dict[str, np.ndar
                 with point("hf.tensor", name, layer, values, layout):
                     tensor = name.format(layer)
                     view = rearrange(values, layout)
-                with point("hf.view", views, tensor, view, config):
+                with point("hf.view", views, layer, tensor, view, config):
                     views[tensor] = view
     return views
 

@@ -47,7 +47,9 @@ class GatedDeltaNet(nnx.Module):
             config.delta_key_size,
             config.delta_value_size,
         )
-        S, std, self.epsilon = config.convolution_size, config.init_std, config.norm_epsilon
+        S, std = config.convolution_size, config.init_std
+        with point("GatedDeltaNet.epsilon", config):
+            self.epsilon = config.norm_epsilon
         self.query = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "heads", "head_size"), std, rngs)
         self.key = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "heads", "head_size"), std, rngs)
         self.value = Linear("BTD,DNV->BTNV", (D, N, V), ("embed", "heads", "head_size"), std, rngs)

@@ -64,4 +64,5 @@ def _(hf):
 def _():
     with point("hf.activation"):
         yield "hidden_act", "silu", "a feed-forward of that activation"
-    yield "mlp_bias", False, "a feed-forward with biases"
+    with point("hf.mlp_bias"):
+        yield "mlp_bias", False, "a feed-forward with biases"

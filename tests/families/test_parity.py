@@ -41,6 +41,7 @@ SHORT = {
     "granitemoehybrid": "sparse",
     "hunyuan_v1_dense": "stretched",
     "hunyuan_v1_moe": "stretched",
+    "jamba": "every_fourth",
     "lfm2": "listed",
     "llama2": "linear",  # model/rope_linear
     "llama4": "scout",
@@ -51,6 +52,7 @@ SHORT = {
     "nemotron": "half_rotated",
     "nemotron_h": "alternating",
     "olmo3": "every_fourth",
+    "olmo_hybrid": "every_fourth",
     "olmoe": "clipped",  # model/clip_qkv
     "opt": "tied",
     "phi": "biased",  # model/head_bias
@@ -60,6 +62,7 @@ SHORT = {
     "qwen2_moe": "every_second",
     "qwen3_moe": "every_second",
     "qwen3_next": "every_fourth",
+    "recurrent_gemma": "two_of_three",
     "seed_oss": "biased_out",  # model/output_bias
     "smollm3": "every_fourth",
     "solar_open": "sparse",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 
 import jax
@@ -15,7 +16,7 @@ from families.weaving import woven
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recurrences")
-    return {name: woven(name, "cpu", folder, parts=()).model for name in ("qwen3_5", "bamba")}
+    return {name: woven(name, "cpu", folder, parts=()).model for name in ("qwen3_5", "bamba", "jamba")}
 
 
 def run_tokens(segment_ids, k, v, decay, write, q):
@@ -43,6 +44,17 @@ def delta_rule(q, k, v, decay, beta, segment_ids):
 def state_space(x, decay, write, read, segment_ids):
     """Equation 16 of arXiv 2405.21060."""
     return run_tokens(segment_ids, write, x, decay, lambda state, at: state + np.outer(write[at], x[at]), read)
+
+
+def selective_scan(x, step, rate, write, read, is_first):
+    """Equation 2 of arXiv 2312.00752, made discrete as its section 3.6 says: its outputs and states."""
+    states, state = [], np.zeros((len(x), *rate.shape))
+    for t in range(x.shape[1]):
+        state = state * ~is_first[:, t, None, None] * np.exp(-step[:, t, :, None] * rate)
+        state = state + (step[:, t] * x[:, t])[:, :, None] * write[:, t, None]
+        states.append(state)
+    states = np.stack(states, axis=1)
+    return np.einsum("BTMS,BTS->BTM", states, read), states
 
 
 def delta_inputs(rng: np.random.Generator, alike: bool = False):
@@ -81,6 +93,35 @@ def test_chunks_and_steps_equal_the_recurrences(models, cases):
             tokens = v, decay, k, q
             y = in_steps(models["bamba"].scan_states, tokens, empty, segment_ids, rng)
             np.testing.assert_allclose(y, state_space(*tokens, segment_ids), atol=1e-10)
+
+
+@pytest.mark.parametrize("cases", mostly_slow([12, 200], 12))
+def test_scans_in_parts_equal_the_recurrence(models, cases):
+    """Parts of few lengths, next to those of chunks: each length is compiled."""
+    rng = np.random.default_rng(0)
+    module = importlib.import_module(f"{models['jamba'].__package__}.recurrence")
+    scan, recur = jax.jit(module.selective_scan), jax.jit(module.linear_recurrence)
+    with jax.enable_x64(True):
+        for _ in range(cases):
+            lengths = rng.choice([1, 63, 64, 130], rng.integers(1, 4))
+            B, T, M, S = 2, lengths.sum(), 3, 4
+            x, step = rng.normal(size=(B, T, M)), rng.exponential(0.3, (B, T, M))
+            rate, write, read = rng.exponential(size=(M, S)), rng.normal(size=(B, T, S)), rng.normal(size=(B, T, S))
+            is_first = rng.uniform(size=(B, T)) < rng.choice([0, 0.02, 0.3])
+            ends = np.cumsum(lengths)
+            is_first[:, ends - lengths] = False  # where a segment begins, the state would not be 0
+            segment_ids = np.cumsum(is_first, axis=1)
+            decay = ~is_first[:, :, None, None] * np.exp(-step[..., None] * rate)
+            written = (step * x)[..., None] * write[:, :, None]
+            expected, states = selective_scan(x, step, rate, write, read, is_first)
+            state, found = np.zeros((B, M, S)), np.zeros((B, M, S))
+            for start, end in zip(ends - lengths, ends, strict=True):
+                of_part = [array[:, start:end] for array in (x, step, write, read, segment_ids, written, decay)]
+                y, state = scan(*of_part[:2], rate, *of_part[2:4], state, of_part[4])
+                np.testing.assert_allclose(y, expected[:, start:end], atol=1e-10)
+                found = recur(*of_part[5:], found)
+                np.testing.assert_allclose(found, states[:, start:end], atol=1e-10)
+                found = found[:, -1]
 
 
 def test_the_delta_rule_stays_finite_in_fp32(models):
