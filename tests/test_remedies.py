@@ -193,7 +193,7 @@ def test_layers_without_keys_and_values_cannot_be_served():
     text = refused(mixed + full + CONV, parts=("lm_eval",), own=CONVOLUTION)
     assert text == (
         "templates/architectures/mine.toml:10: the model cannot have the part serve: layers of the kind conv have no keys "
-        "and values that a cache can keep (pages/pages or states/states)\n  Build it without lm_eval."
+        "and values that a cache can keep (pages/pages or states/states or model/mlp_block)\n  Build it without lm_eval."
     )
 
 
@@ -229,8 +229,8 @@ def test_a_model_that_cannot_decode_says_so():
     assert "engine.py" in woven(encoder, parts=("serve",), own=both).files
     text = refused('without = ["pages/pages"]\n', parts=("rewards",))
     assert (
-        "the model cannot have the part serve: it has no keys and values that a cache can keep (pages/pages or states/states)\n"
-        in text
+        "the model cannot have the part serve: it has no keys and values that a cache can keep (pages/pages or "
+        "states/states or model/mlp_block)\n" in text
     )
 
 

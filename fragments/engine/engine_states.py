@@ -44,8 +44,8 @@ def without_states(step: StepInput) -> StepInput:
     """Returns the input of a step that neither reads nor keeps a state."""
     rows = len(step.slots)
     columns = 1 if step.draft_tokens is None else 1 + step.draft_tokens.shape[1]
-    read, written = np.zeros(rows, np.int32), np.zeros((rows, columns), np.int32)
-    return step._replace(states_read=read, states_written=written)
+    written = np.zeros((rows, columns), np.int32)
+    return step._replace(states_read=np.zeros(rows, np.int32), states_written=written)
 
 
 @splice("Device.dummy_step", "Device.drafted", "Engine.step", after="speculation")

@@ -1,4 +1,4 @@
-"""Checkpoints all of whose tensors are parameters."""
+"""Checkpoints that hold parameters alone, and no buffers."""
 
 from generator.language import splice
 

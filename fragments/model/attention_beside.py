@@ -17,7 +17,9 @@ def _(self, config, rngs):
 
 @splice("Block.mamba")
 def _(self, h):
-    h = self.mamba(h) + self.attention(h)
+    of_states = self.mamba(h)
+    of_attention = self.attention(h)
+    h = of_states + of_attention
 
 
 @splice("hf.attention_norm")

@@ -22,7 +22,7 @@ class ModelConfig:
     mlp_multipliers: tuple[float, ...] = (1.0, 1.0)  # of gates, and of what a feed-forward adds to the residual
 
 
-@splice("field_problems.kind")
+@splice("field_problems.kind", after="sampling")
 def _(field, value, allowed, requirement):
     if field.name in ("mamba_multipliers", "mlp_multipliers"):
         number = 5 if field.name == "mamba_multipliers" else 2

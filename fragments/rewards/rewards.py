@@ -9,6 +9,7 @@ import pickle
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 import pebble
@@ -51,8 +52,11 @@ class Rewards:
                 f"{self.name}: must be MODULE:FUNCTION, a function at the top of a module: {error!r}: "
                 "give one that is here or installed"
             ) from None
+        self.pool = self.start_pool()
+
+    def start_pool(self) -> pebble.ProcessPool:
         context = multiprocessing.get_context("spawn")
-        self.pool = pebble.ProcessPool(os.cpu_count() or 1, context=context, initializer=end_with_parent)
+        return pebble.ProcessPool(os.cpu_count() or 1, context=context, initializer=end_with_parent)
 
     def check(self, source: str, fields: dict[str, Any], names: Sequence[str] = ("prompt", "completion")) -> None:
         """Raises InputError if the function cannot take the other fields of a row, such as one called completion."""
@@ -69,18 +73,23 @@ class Rewards:
         What takes too long, or ends its process, has None. Raises InputError if the function raises an error, or
         returns no number.
         """
+        if not self.pool.active:  # pebble gives a pool up if a process ends before it is known to have begun
+            self.pool = self.start_pool()
         futures = [self.pool.schedule(self.call, (self.function, *one), timeout=self.seconds) for one in completions]
         rewards = list[Any]()
         is_warned = False
-        for future, (prompt, completion, _) in zip(futures, completions, strict=True):
+        for future, one in zip(futures, completions, strict=True):
+            prompt, completion, _ = one
             where = f"{self.name}: on the completion {str(completion)[:200]!r} of {str(prompt)[:200]!r}"
             try:
                 reward = future.result()
-            except (concurrent.futures.TimeoutError, pebble.ProcessExpired) as error:
-                if not is_warned:
-                    print(f"warning: {where}: {error!r}: taken as None", file=sys.stderr)
+            except (concurrent.futures.TimeoutError, pebble.ProcessExpired, BrokenProcessPool) as error:
                 reward = None
-                is_warned = True
+                if isinstance(error, BrokenProcessPool) and len(completions) > 1:  # by any of them
+                    [reward] = self([one])
+                elif not is_warned:
+                    print(f"warning: {where}: {error!r}: taken as None", file=sys.stderr)
+                    is_warned = True
             except Exception as error:  # the row cannot be sent, for example
                 reward = repr(error)
             if isinstance(reward, str):

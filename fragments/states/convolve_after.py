@@ -16,13 +16,13 @@ def convolve_after(before: Array, x: Array, kernel: Array, counts: Array) -> tup
         before: [B, S - 1, ...], the inputs before those of this step.
         x: [B, T, ...].
         kernel: [S, ...].
-        counts: [B, C].
+        counts: [B, C], tokens of this step.
 
     Returns:
-        Sums [B, T, ...], and the last inputs [B, C, S - 1, ...] after `counts` tokens of this step.
+        Sums [B, T, ...], and the last inputs [B, C, S - 1, ...] after so many of them.
     """
     S, T = kernel.shape[0], x.shape[1]
     inputs = jnp.concatenate([before.astype(x.dtype), x], axis=1)  # [B, S - 1 + T, ...]
-    y = sum(inputs[:, i : i + T] * kernel[i] for i in range(S))
+    y = sum(inputs[:, i : i + T] * kernel[i] for i in reversed(range(S)))  # in the order of `convolve`
     last = counts[:, :, None] + jnp.arange(S - 1)  # [B, C, S - 1]
     return y, jax.vmap(lambda inputs, last: inputs[last])(inputs, last)

@@ -50,7 +50,8 @@ def delta_rule_after(
     length = q.shape[1]
     if counts.shape[1] < length:
         is_token = (jnp.arange(length) < counts)[:, :, None]  # padding neither decays nor writes
-        decay, beta = jnp.where(is_token, decay, 0), jnp.where(is_token, beta, 0)
+        decay = jnp.where(is_token, decay, 0)
+        beta = jnp.where(is_token, beta, 0)
         y, memory = gated_delta_rule(q, k, v, decay, beta, memory, None)
         return y, memory[:, None]
 

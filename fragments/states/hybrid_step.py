@@ -1,4 +1,4 @@
-"""The state of layers of which some have keys and values, some a recurrent state: what a step reads and writes."""
+"""The state of layers with keys and values, a recurrent state, or both: what a step reads of it, and writes to it."""
 
 import functools
 from typing import NamedTuple
@@ -33,12 +33,12 @@ class LayerState(NamedTuple):
     key: Array  # pages of all layers that have some, as in `Pages`
     value: Array
     layers: Cache  # where the pages of each layer begin
-    states: RecurrentState  # of the other layers, as in `States`
+    states: RecurrentState  # of all layers that have one, as in `States`
     point("LayerState.fields")
 
 
 def empty_state(config: ModelConfig, pages: int, size: int, state_slots: int = threaded()) -> LayerState:
-    """Returns a zeroed state: `pages` pages of `size` positions, or `state_slots` recurrent states, for each layer."""
+    """Returns zeroed pages of `size` positions, and slots for recurrent states, for each layer that has them."""
     pool = empty_pages(config, pages, size)
     state = LayerState(*pool, layers_in_pool(config, pages), empty_states(config, state_slots))
     point("empty_state.made", state, config, pages)

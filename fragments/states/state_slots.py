@@ -12,7 +12,10 @@ requires("states")
 
 
 class StateSlots:
-    """Slots of states: a sequence has its latest, or one after each draft token; free ones hold those at page ends."""
+    """Slots of states: a sequence holds its latest state, or one after each draft token.
+
+    A state at a page end can be found by others, and stays so when no sequence holds it, until its slot is allocated.
+    """
 
     def __init__(self, slots: int, size: int):
         """Creates a pool of slots, for states at the ends of pages of `size` positions."""
@@ -24,9 +27,9 @@ class StateSlots:
     def move(self, sequence: Hashable, start: int, ends: Sequence[int]) -> tuple[int, list[int]]:
         """Returns the slot of a sequence's state after `start` tokens, and slots for those after each of `ends`."""
         slots = self.slots.pop(sequence, {})
-        read = slots.get(start, 0)
-        shared = [slot for slot in slots.values() if slot in self.pool.digests or self.pool.ref_count[slot] > 1]
-        self.pool.free(shared)  # others may read these: they are not written again
+        read = slots[start] if start else 0
+        shared = [slot for slot in slots.values() if slot in self.pool.digests]
+        self.pool.free(shared)  # others can find these: they are not written again
         writable = [slot for slot in slots.values() if slot not in shared]
         while len(writable) < len(ends):
             writable.append(self.pool.allocate())
@@ -61,18 +64,20 @@ class StateSlots:
     def register(self, sequence: Hashable, prompt: int, place: int, digest: bytes) -> None:
         """Makes a sequence's state at the end of its page `place` findable by the digest of that page.
 
-        Of the page ends after its `prompt` tokens, the latest alone stays findable: a next turn begins there.
+        Of the page ends after its `prompt` tokens, the latest alone stays findable, where a next turn begins, and one
+        from before each preemption.
         """
         end = (place + 1) * self.size
         if end not in self.slots.get(sequence, {}):
             return
-        self.pool.register(self.slots[sequence][end], digest)
-        if end > prompt:
+        slot = self.slots[sequence][end]
+        self.pool.register(slot, digest)
+        if end > prompt and slot in self.pool.digests:  # else another sequence has registered its own
             self.forget(self.last.get(sequence))
             self.last[sequence] = digest
 
     def forget(self, digest: bytes | None) -> None:
-        """Makes the slot of a digest the next that is allocated, unless a sequence has it."""
+        """Makes the slot of a digest the next that is allocated, unless a sequence uses it."""
         slot = self.pool.page_of.get(digest)
         if slot is not None and not self.pool.ref_count[slot]:
             del self.pool.page_of[digest], self.pool.digests[slot]

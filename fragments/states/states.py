@@ -24,14 +24,14 @@ class States(NamedTuple):
     pool: RecurrentState  # arrays [P, L, ...]: P slots for a state of each layer; those of slot 0 stay zero
     read: Array  # [B]: the slot of each sequence
     written: Array  # [B, C]: the slots of its states after `counts` tokens of the step; 0 where none is kept
-    counts: Array  # [B, C]
+    counts: Array  # [B, C]: all of the step's (C = 1), or 1 to T (C = T)
 
     def before(self, cache: StateCache) -> RecurrentState:
         """Returns the state of a layer before the step, arrays [B, ...]."""
         return jax.tree.map(lambda x: x[self.read, cache.layer], self.pool)
 
     def write(self, cache: StateCache) -> "States":
-        """Returns the pool with the states [L, B, C, ...] of stacked layers after the step."""
+        """Returns these states with what the step adds, [L, B, C, ...] of stacked layers, in the pool."""
 
         def write_array(x, after):
             slots = jnp.where(self.written > 0, self.written, x.shape[0])  # beyond the last: not written
@@ -43,7 +43,7 @@ class States(NamedTuple):
 def layers_with_states(config: ModelConfig) -> StateCache:
     """Returns the caches of a model's layers that have a state."""
     counts, structure = jax.tree.flatten(layers.stacked(lambda group: group.count))
-    numbers = np.split(np.arange(layers.scanned, dtype=np.int32), np.cumsum(counts)[:-1])
+    numbers = np.split(np.arange(sum(counts), dtype=np.int32), np.cumsum(counts)[:-1])
     return jax.tree.unflatten(structure, [StateCache(of_stack) for of_stack in numbers])
 
 

@@ -76,9 +76,10 @@ def test_log_probabilities_are_those_of_rounded_keys_and_values(model, sizes, mo
 
 def test_the_cache_takes_little_more_than_8_bits(model):
     sizes = {"max_sequences": 1, "max_length": LONGEST}
-    pools = [Engine(WIDE, model, set(), EngineSettings(**sizes, int8_kv_cache=int8)).device for int8 in (False, True)]
-    numbers, bits = (sum(x.nbytes for x in jax.tree.leaves((pool.key, pool.value))) for pool in pools)
-    size = pools[0].key.shape[-1]
+    engines = [Engine(WIDE, model, set(), EngineSettings(**sizes, int8_kv_cache=int8)) for int8 in (False, True)]
+    pools = [(engine.device.state.key, engine.device.state.value) for engine in engines]
+    numbers, bits = (sum(x.nbytes for x in jax.tree.leaves(pool)) for pool in pools)
+    size = pools[0][0].shape[-1]
     assert bits / numbers == (size + 4) / (4 * size)
 
 

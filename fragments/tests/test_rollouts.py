@@ -4,12 +4,14 @@ import dataclasses
 import json
 import shutil
 import statistics
+from concurrent.futures.process import BrokenProcessPool
 from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pebble
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -71,6 +73,10 @@ def nothing(prompt, completion, bonus):
 number = 1
 """
 PROMPTS = [{"prompt": "abc"[: i % 3 + 1] * (i + 1), "bonus": i} for i in range(5)]
+
+
+def lose_pool(manager, process):
+    raise BrokenProcessPool("All workers expired")
 
 
 @pytest.fixture
@@ -255,8 +261,10 @@ def test_held_out_prompts_have_a_completion_each(settings, tmp_path):
     assert sum(x["objective"]["tokens"] for x in sums) == length
 
 
-@pytest.mark.parametrize("name", ["hangs", "ends", "nothing"])
-def test_some_completions_have_no_reward(settings, name, capfd):
+@pytest.mark.parametrize("name, is_lost", [("hangs", False), ("ends", False), ("ends", True), ("nothing", False)])
+def test_some_completions_have_no_reward(settings, name, is_lost, monkeypatch, capfd):
+    if is_lost:  # a process that ends before pebble knows what it runs
+        monkeypatch.setattr(pebble.pool.process.PoolManager, "find_expired_task", lose_pool)
     config = dataclasses.replace(WIDE, **settings | {"reward": f"rewarding:{name}"}, reward_seconds=1.0)
     found = rollouts(config)
     rewards = found.rewards([(prompt.prompt, "", prompt.fields) for prompt in found.choose(0, 2)])

@@ -20,10 +20,11 @@ def _():
 
 @splice("load_to_serve.cast")
 def _(settings, name, p, is_matrix, value, errors):
-    if settings.int8 and is_matrix and "kernel" in name:
-        embed_axis = next(i for i, axis in enumerate(p.axes) if axis and "embed" in axis) - len(p.axes)
+    embed_axes = [i - len(p.axes) for i, axis in enumerate(p.axes) if axis and "embed" in axis]
+    # those of products with the residual stream, and not of a convolution or of an empty stack
+    if settings.int8 and is_matrix and "kernel" in name and embed_axes and value.size:
         kernel = value.astype(np.float32)
-        value = in_int8(kernel, embed_axis)
+        value = in_int8(kernel, embed_axes[0])
         errors.append(np.linalg.norm(value.astype(np.float32) - kernel) / np.linalg.norm(kernel))
     else:
         proceed()

@@ -29,8 +29,10 @@ from .settings import TOP, EngineSettings
 def unstack(model: Decoder) -> None:
     """Replaces each stacked parameter by a tuple of arrays, one for each layer, in place: few are there twice."""
     for p in jax.tree.leaves(model, is_leaf=lambda x: isinstance(x, nnx.Param)):
-        leaves, structure = jax.tree.flatten(p.get_value())
-        if leaves[0].ndim > len(p.axes) and len(leaves[0]):  # neither unstacked before nor an empty stack
+        value = p.get_value()
+        leaves, structure = jax.tree.flatten(value)
+        # neither unstacked before, nor of no layer, nor an empty stack
+        if not isinstance(value, tuple) and leaves[0].ndim > len(p.axes) and len(leaves[0]):
             stacks = zip(*map(jnp.unstack, leaves), strict=True)
             p.set_value(tuple(jax.tree.unflatten(structure, layer) for layer in stacks))
 

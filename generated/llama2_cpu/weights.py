@@ -45,10 +45,11 @@ def load_to_serve(settings: ModelSettings) -> tuple[Config, Decoder, Mesh]:
         name = jax.tree_util.keystr(path)
         is_matrix = len(p.axes) > 1 and "router" not in name
         value = np.asarray(later.get_value())
-        if settings.int8 and is_matrix and "kernel" in name:
-            embed_axis = next(i for i, axis in enumerate(p.axes) if axis and "embed" in axis) - len(p.axes)
+        embed_axes = [i - len(p.axes) for i, axis in enumerate(p.axes) if axis and "embed" in axis]
+        # those of products with the residual stream, and not of a convolution or of an empty stack
+        if settings.int8 and is_matrix and "kernel" in name and embed_axes and value.size:
             kernel = value.astype(np.float32)
-            value = in_int8(kernel, embed_axis)
+            value = in_int8(kernel, embed_axes[0])
             errors.append(np.linalg.norm(value.astype(np.float32) - kernel) / np.linalg.norm(kernel))
         else:
             value = value.astype(config.dtype if is_matrix else p.dtype)

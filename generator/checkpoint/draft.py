@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import heapq
 import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from generator.recipe.library import Library
 from generator.recipe.recipe import find_inherited, lineage_of, select
 
 NEAR = 0.35  # largest share of settings and tensors that differ
+LIKELY = 20  # families that are woven, to be compared with a checkpoint in full
 
 
 def find_nearest_family(library: Library, target: str, hf: dict[str, Any], tensors: set[str]) -> tuple[str, bool]:
@@ -49,8 +51,18 @@ def find_nearest_family(library: Library, target: str, hf: dict[str, Any], tenso
         similarity = difflib.SequenceMatcher(None, model_type, hf["model_type"]).ratio()
         return unread + missing + other_tensors, len(recipe.lineage), -similarity
 
-    distances = {model_type: distance(model_type) for model_type in first}
-    nearest = min(first, key=distances.__getitem__)
+    def stated_distance(model_type: str) -> int:
+        """Returns the differences from what the tables of a family state, which are read without weaving."""
+        tables = [file.data.hf for file in lineages[first[model_type]]]
+        defaults = {setting for table in tables for setting in table.defaults}
+        stated = defaults.union(*(table.settings for table in tables), *(table.names.values() for table in tables))
+        rows = [row for table in tables for row in table.tensors.values()]
+        named = {row if isinstance(row, str) else row[0] for row in rows}
+        return len(hf.keys() - stated) + len(defaults - hf.keys()) - 2 * len(tensors & named)
+
+    likely = heapq.nsmallest(LIKELY, first, key=stated_distance)
+    distances = {model_type: distance(model_type) for model_type in likely}
+    nearest = min(likely, key=distances.__getitem__)
     count = sum(1 for _ in find_unknown(hf, set())) + len(tensors)
     return first[nearest], distances[nearest][0] <= NEAR * count
 

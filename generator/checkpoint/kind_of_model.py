@@ -32,7 +32,7 @@ def describe_other_kind(hf: dict[str, Any]) -> tuple[str, str]:
     if _has_state(hf):
         has_attention = any(isinstance(hf.get(setting), int) for setting in ATTENTION)
         kind = "a hybrid of attention and layers with a recurrent state" if has_attention else "a recurrent model"
-        return f"{kind}, {name}", "models whose layers all have attention"
+        return f"{kind}, {name}", "the recurrent layers of docs/families.md"
     return "", ""
 
 

@@ -86,7 +86,8 @@ def new(
     else:
         kind, others = describe_other_kind(hf)
         if kind:
-            remedy = "Use another checkpoint, or write fragments for its layers: docs/add-a-family.md."
+            pages = "docs/add-a-family.md and docs/recurrent-layers.md"
+            remedy = f"Use another checkpoint, or write fragments for its layers: {pages}."
             raise LoomError(f"is {kind}; Loomax has only {others}", where, remedy)
         raise _explain_unknown_type(library, target, hf, read_tensor_names(config_path.parent, where), name, where)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -81,8 +81,7 @@ def _count_expression(node: ast.AST, member: str, source: TracedTree, pattern: P
     if member == "count":
         return _sum_over_layers({kind.name: "1" for kind in having}, pattern)
     if member == "scanned":
-        total = pattern.count_of([kind.name for kind in having], further=False)
-        return total if total == parenthesize(total) else f"({total})"
+        return pattern.count_of([kind.name for kind in having], further=False)
     if member == "numbers":
         return pattern.numbers_of([kind.name for kind in having])
     return "{" + ", ".join(f'"{path}": {numbers}' for path, numbers in pattern.numbers().items()) + "}"

@@ -30,11 +30,16 @@ from generator.weave.count import count_layers
 _ARGUMENTS = "==, !=, <, <=, >, >=, in, not in, not, and, or"
 
 
+def fill_text(text: Traced, fragment: Fragment, recipe: Recipe) -> Traced:
+    """Returns statements of a fragment with their settings filled and their layers counted."""
+    return count_layers(fill(text, recipe.settings), fragment.name, recipe.pattern)
+
+
 def fill_fragment(fragment: Fragment, recipe: Recipe) -> Fragment:
-    """Returns a fragment with its settings filled and its layers counted."""
+    """Returns a fragment whose statements are filled."""
 
     def filled(text: Traced) -> Traced:
-        return count_layers(fill(text, recipe.settings), fragment.name, recipe.pattern)
+        return fill_text(text, fragment, recipe)
 
     return replace(
         fragment,

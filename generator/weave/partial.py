@@ -6,10 +6,11 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from generator.code.bindings import free_names
-from generator.language.parts import Definition
+from generator.language.parts import Definition, Splice
 from generator.recipe.recipe import Recipe
 from generator.recipe.stated import apply_statements
-from generator.weave.fill import fill_fragment
+from generator.weave.fill import fill_text
+from generator.weave.points import find_points, find_points_in
 from generator.weave.splice import weave_splices
 
 
@@ -23,17 +24,31 @@ def weave_some(recipe: Recipe, roots: Collection[str]) -> dict[str, Definition]:
         name -> definition, each after the ones that it uses.
     """
     recipe = apply_statements(recipe)
-    fragments = [fill_fragment(fragment, recipe) for fragment in recipe.fragments]
-    program = [fragment for fragment in fragments if fragment.folder != "tests"]
-    definitions = {definition.name: definition for fragment in program for definition in fragment.definitions}
-    splices = [replace(splice, optional=True) for fragment in fragments for splice in fragment.splices]
+    program = [fragment for fragment in recipe.fragments if fragment.folder != "tests"]
+    hosts = {definition.name: (definition, fragment) for fragment in program for definition in fragment.definitions}
+    splices = [
+        (replace(splice, optional=True), fragment) for fragment in recipe.fragments for splice in fragment.splices
+    ]
     woven: dict[str, Definition] = {}
     visited: set[str] = set()
 
+    def splices_of(definition: Definition) -> list[Splice]:
+        """Returns all splices; those at the points of a definition, or at points of these, are filled."""
+        points, new = set[str](), set(find_points(definition.name, definition.text))
+        while new:
+            points |= new
+            new = {point for splice, _ in splices if splice.point in new for point in find_points_in(splice)} - points
+        return [
+            replace(splice, body=fill_text(splice.body, fragment, recipe)) if splice.point in points else splice
+            for splice, fragment in splices
+        ]
+
     def visit(name: str) -> None:
-        if name in definitions and name not in visited:
+        if name in hosts and name not in visited:
             visited.add(name)
-            definition = weave_splices({name: definitions[name]}, splices)[0][name]
+            definition, fragment = hosts[name]
+            definition = replace(definition, text=fill_text(definition.text, fragment, recipe))
+            definition = weave_splices({name: definition}, splices_of(definition))[0][name]
             for used in free_names(definition.text.text):
                 visit(used)
             woven[name] = definition

@@ -6,6 +6,7 @@ import importlib
 import itertools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from selected import mostly_slow
@@ -124,9 +125,11 @@ def test_scans_in_parts_equal_the_recurrence(models, cases):
                 found = found[:, -1]
 
 
-def test_the_delta_rule_stays_finite_in_fp32(models):
+@pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
+def test_the_delta_rule_stays_finite(models, dtype):
     """Where keys are alike, the powers of the chunk's matrix overflow."""
     *tokens, segment_ids = delta_inputs(np.random.default_rng(1), alike=True)
+    tokens = [x.astype(dtype).astype(np.float64) for x in tokens]
     rounded = [x.astype(np.float32) for x in tokens]
     q, _, v, _, _ = rounded
     empty = np.zeros((q.shape[0], *q.shape[2:], v.shape[-1]), np.float32)

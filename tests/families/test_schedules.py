@@ -6,6 +6,7 @@ SCHEDULES=500 python -m pytest -s tests/families/test_schedules.py    that many 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import os
 
 import jax
@@ -17,8 +18,17 @@ from families.weaving import woven
 
 SCHEDULES = int(os.environ.get("SCHEDULES", "6"))
 LONGEST = 64
-# layers of a family: a hybrid with a short convolution, with a delta rule, with Mamba-2, and Mamba-2 alone; an indexer
-LAYERS = {"lfm2": 6, "qwen3_5": 4, "bamba": 10, "mamba2": 2, "deepseek_v32": 3}
+# sizes of a family: a hybrid with a short convolution, with a delta rule, with Mamba-2, Mamba-2 alone and beside attention,
+# and with layers that keep nothing; an indexer
+SIZES = {
+    "lfm2": {"layers": 6},
+    "qwen3_5": {"layers": 4},
+    "bamba": {"layers": 10},
+    "mamba2": {"layers": 2},
+    "falcon_h1": {"layers": 2, "heads": 4},
+    "nemotron_h": {"layers": 19, "heads": 4, "head_size": 8},
+    "deepseek_v32": {"layers": 3},
+}
 SETTINGS = (
     {"page_size": 4, "chunk": 8, "kv_cache_tokens": 96},
     {"page_size": 8, "chunk": 12, "kv_cache_tokens": 128, "draft_tokens": 3},
@@ -35,13 +45,20 @@ def requests_of(rng: np.random.Generator, shared: list[int], page: int, chunk: i
         yield prompt, int(rng.integers(1, LONGEST - len(prompt))) // 2 + 1, float(rng.choice([0, 0, 1]))
 
 
-@pytest.mark.parametrize("family", [pytest.param(it, marks=pytest.mark.slow if it == "bamba" else ()) for it in LAYERS])
+FAMILIES = [pytest.param(it, marks=pytest.mark.slow if it in ("bamba", "nemotron_h") else ()) for it in SIZES]
+
+
+def small(package, family: str):
+    sizes = dict(width=32, vocab_size=64, context_length=LONGEST, init_std=0.2, dtype="float32")
+    config = dataclasses.replace(package.config.PRESETS["tiny"], **sizes, **SIZES[family])
+    return config, jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_any_schedule_gives_what_one_pass_gives(family, tmp_path):
     package = woven(family, "cpu", tmp_path)
     engine = package.engine
-    sizes = dict(width=32, vocab_size=64, context_length=LONGEST, init_std=0.2, dtype="float32", layers=LAYERS[family])
-    config = dataclasses.replace(package.config.PRESETS["tiny"], **sizes)
-    model = jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()
+    config, model = small(package, family)
     one_pass = jax.jit(lambda tokens: jax.nn.log_softmax(model(tokens)[0]))
     worst, preempted, cached = 0.0, 0, 0
     known = engine.EngineSettings.__dataclass_fields__.keys()  # snapshots are of recurrent states alone
@@ -83,3 +100,21 @@ def test_any_schedule_gives_what_one_pass_gives(family, tmp_path):
         f"\n{family}: {SCHEDULES} schedules, at most {worst:.1e} apart; {preempted} preempted, {cached} tokens cached"
     )
     assert worst < 1e-4 and cached and (preempted or SCHEDULES < 100)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_saved_model_is_served_as_it_is(family, tmp_path):
+    package = woven(family, "cpu", tmp_path)
+    engine, weights = package.engine, importlib.import_module(f"{package.engine.__package__}.weights")
+    config, model = small(package, family)
+    package.huggingface.save_hf(config, model, tmp_path / "hf")
+    scored = []
+    for settings in (None, {}, {"int8": True}):
+        if settings is not None:
+            settings = weights.ModelSettings(hf=str(tmp_path / "hf"), dtype="float32", **settings)
+            config, model, _ = weights.load_to_serve(settings)
+        subject = engine.Engine(config, model, set(), engine.EngineSettings(max_sequences=1, max_length=LONGEST))
+        (request,) = subject.generate([[*range(20)]], engine.SamplingParams(max_tokens=5, prompt_logprobs=True))
+        scored.append([*request.prompt_logprobs])
+    np.testing.assert_allclose(scored[0], scored[1], atol=1e-5)
+    assert 0 < np.abs(np.subtract(scored[0], scored[2])).mean() < 0.1

@@ -92,8 +92,11 @@ def ask_teacher(*answers: tuple[int, object]) -> list[list[float]]:
 
     waiting = [*answers]
     with http.server.HTTPServer(("localhost", 0), Teacher) as server:
-        threading.Thread(target=lambda: [server.handle_request() for _ in answers], daemon=True).start()
-        return teacher_logprobs(f"http://localhost:{server.server_port}", [Request([1], SamplingParams(), [2])])
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            return teacher_logprobs(f"http://localhost:{server.server_port}", [Request([1], SamplingParams(), [2])])
+        finally:
+            server.shutdown()
 
 
 @pytest.mark.parametrize("scores", [*SCORES, None, 3])
