@@ -64,7 +64,10 @@ def _add_to_list(text: str, table: tuple[str, ...], key: str, name: str) -> str:
         set_value(inner, key, [name])
         return tomlkit.dumps(document)
     inner[key].append(name)
-    line = f"{key} = {inner[key].as_string()}"
-    if "\n" not in line and len(line) > WIDTH:
+    *lines_before, line = f"{key} = {inner[key].as_string()}".rstrip("] \n").split("\n")
+    if len(line) > WIDTH and lines_before:
+        inner[key].pop()
+        inner[key].add_line(name)
+    elif len(line) >= WIDTH:
         inner[key].multiline(True)
     return tomlkit.dumps(document)
