@@ -40,6 +40,8 @@ class GatedDeltaNet(nnx.Module):
     """Projects to heads, convolves them over tokens, applies the delta rule, and projects a gated norm back."""
 
     def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
+        with point("GatedDeltaNet.epsilon", config):
+            self.epsilon = config.norm_epsilon
         D, K, N, H, V = (
             config.width,
             config.delta_key_heads,
@@ -48,8 +50,6 @@ class GatedDeltaNet(nnx.Module):
             config.delta_value_size,
         )
         S, std = config.convolution_size, config.init_std
-        with point("GatedDeltaNet.epsilon", config):
-            self.epsilon = config.norm_epsilon
         self.query = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "heads", "head_size"), std, rngs)
         self.key = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "heads", "head_size"), std, rngs)
         self.value = Linear("BTD,DNV->BTNV", (D, N, V), ("embed", "heads", "head_size"), std, rngs)

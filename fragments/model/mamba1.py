@@ -49,7 +49,7 @@ class Mamba(nnx.Module):
         self.log_rate = nnx.Param(jnp.log(jnp.tile(jnp.arange(1.0, S + 1), (M, 1))), axes=("norm",))
         self.skip = nnx.Param(jnp.ones(M), axes=("norm",))
         self.out = Linear("BTM,MD->BTD", (M, D), ("mlp", "embed"), std, rngs)
-        point("Mamba.parameters", config, R, S)
+        point("Mamba.parameters", config, D, M, R, S, K)
 
     def __call__(self, x: Array, segment_ids: Array | None = threaded()) -> Array:
         value, gate = checkpoint_name(self.value(x), "value"), checkpoint_name(self.gate(x), "gate")  # [B, T, M]
