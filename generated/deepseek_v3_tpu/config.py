@@ -225,5 +225,5 @@ class Recipe(NamedTuple):
 
 # by preset and hardware; memory of a device and predicted time of a step
 RECIPES = {
-    ("671b", "v5p-1024"): Recipe({"batch_size": 512, "remat": "full"}),  # compiled
+    ("671b", "v5p-1024"): Recipe({"batch_size": 512, "remat": "full"}),  # compiled for some of this size
 }

@@ -234,9 +234,9 @@ class Recipe(NamedTuple):
 
 # by preset and hardware; memory of a device and predicted time of a step
 RECIPES = {
-    ("270m", "v5p-32"): Recipe({"batch_size": 32}),  # compiled
-    ("1b", "v5p-32"): Recipe({"batch_size": 32}),  # compiled
-    ("4b", "v5p-32"): Recipe({"batch_size": 32}),  # compiled
-    ("12b", "v5p-128"): Recipe({"batch_size": 128}),  # compiled
-    ("27b", "v5p-512"): Recipe({"batch_size": 512}),  # compiled
+    ("270m", "v5p-32"): Recipe({"batch_size": 32}),  # compiled for some of this size
+    ("1b", "v5p-32"): Recipe({"batch_size": 32}),  # compiled for some of this size
+    ("4b", "v5p-32"): Recipe({"batch_size": 32}),  # compiled for some of this size
+    ("12b", "v5p-128"): Recipe({"batch_size": 128}),  # compiled for some of this size
+    ("27b", "v5p-512"): Recipe({"batch_size": 512}),  # compiled for some of this size
 }

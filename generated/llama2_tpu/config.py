@@ -204,7 +204,7 @@ RECIPES = {
     ("7b", "v5e-256"): Recipe({"batch_size": 256, "mesh_data": 1, "mesh_fsdp": 256}),  # 14.5 GiB, 1.59 s
     ("7b", "v6e-256"): Recipe({"batch_size": 512}),  # 30.0 GiB, 1.09 s
     ("7b", "tpu7x-128"): Recipe({"batch_size": 512, "mesh_data": 1, "mesh_fsdp": 128}),  # 54.4 GiB, 1.12 s
-    ("13b", "v5p-128"): Recipe({"batch_size": 128}),  # compiled
+    ("13b", "v5p-128"): Recipe({"batch_size": 128}),  # compiled for some of this size
     ("70b", "v5p-512"): Recipe({"batch_size": 512, "remat": "attention,gate"}),  # 82.2 GiB, 11.63 s
     ("70b", "v5p-1024"): Recipe({"batch_size": 1024, "mesh_data": 2, "remat": "attention,gate"}),  # 82.2 GiB, 11.34 s
     ("70b", "v6e-256"): Recipe({"batch_size": 256, "mesh_tensor": 2, "remat": "attention"}),  # 31.3 GiB, 5.77 s

@@ -204,8 +204,8 @@ class Recipe(NamedTuple):
 
 # by preset and hardware; memory of a device and predicted time of a step
 RECIPES = {
-    ("30b-a3b", "v5p-512"): Recipe({"batch_size": 512}),  # compiled
+    ("30b-a3b", "v5p-512"): Recipe({"batch_size": 512}),  # compiled for some of this size
     ("30b-a3b", "v5p-1024"): Recipe({"batch_size": 1024}),  # 30.1 GiB, 2.34 s
     ("30b-a3b", "tpu7x-128"): Recipe({"batch_size": 256, "mesh_data": 1, "mesh_tensor": 2}),  # 29.4 GiB, 0.91 s
-    ("235b-a22b", "v5p-1024"): Recipe({"batch_size": 512, "remat": "full"}),  # compiled
+    ("235b-a22b", "v5p-1024"): Recipe({"batch_size": 512, "remat": "full"}),  # compiled for some of this size
 }
