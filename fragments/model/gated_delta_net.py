@@ -68,15 +68,15 @@ class GatedDeltaNet(nnx.Module):
         self.out = Linear("BTNV,NVD->BTD", (N, V, D), ("heads", "head_size", "embed"), std, rngs)
 
     def __call__(self, x: Array, segment_ids: Array | None = threaded()) -> Array:
-        q, k = checkpoint_name(self.query(x), "query"), checkpoint_name(self.key(x), "key")  # [B, T, K, H]
-        v, gate = checkpoint_name(self.value(x), "value"), checkpoint_name(self.gate(x), "gate")  # [B, T, N, V]
+        q, k = checkpoint_name(self.query(x), "query"), checkpoint_name(self.key(x), "key_value")  # [B, T, K, H]
+        v, gate = checkpoint_name(self.value(x), "key_value"), checkpoint_name(self.gate(x), "gate")  # [B, T, N, V]
         beta = jax.nn.sigmoid(self.beta(x).astype(jnp.float32))  # [B, T, N]
         step = jax.nn.softplus(self.step(x).astype(jnp.float32) + self.step_bias)
         decay = -jnp.exp(self.log_rate[...]) * step
-        with point("GatedDeltaNet.convolve", x, q, k, v):
-            q = convolve(q, self.query_kernel.astype(x.dtype), segment_ids)
-            k = convolve(k, self.key_kernel.astype(x.dtype), segment_ids)
-            v = convolve(v, self.value_kernel.astype(x.dtype), segment_ids)
+        with point("GatedDeltaNet.convolve", q, k, v):
+            q = convolve(q, self.query_kernel[...], segment_ids)
+            k = convolve(k, self.key_kernel[...], segment_ids)
+            v = convolve(v, self.value_kernel[...], segment_ids)
         q = unit(jax.nn.silu(q)) * q.shape[-1] ** -0.5
         k = unit(jax.nn.silu(k))
         v = jax.nn.silu(v).astype(jnp.float32)

@@ -58,7 +58,10 @@ def rotate_start(x: Array, angles: Array) -> Array:
 
 
 class Indexer(nnx.Module):
-    """Ranks keys for queries, by heads of its own. Which of them rank highest has no gradient."""
+    """Ranks keys for queries, by heads of its own.
+
+    Which of them rank highest has no gradient: no loss trains an indexer here, and a checkpoint keeps its own.
+    """
 
     def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         D, Q, J, size, std = config.width, config.query_rank, config.index_heads, config.index_size, config.init_std
@@ -70,9 +73,15 @@ class Indexer(nnx.Module):
 
     def __call__(self, x: Array, query_latent: Array, angles: Array) -> Index:
         query = rotate_start(self.query(query_latent), angles)  # [B, T, J, I]
-        weight = self.scale * self.weight(x.astype(jnp.float32))  # [B, T, J], in fp32 as in the released code
+        with jax.default_matmul_precision("highest"):  # in fp32, as in the released code
+            weight = self.scale * self.weight(x.astype(jnp.float32))  # [B, T, J]
         key = self.key_norm(self.key(x))  # [B, T, I]
         return Index(query, weight, rotate_start(key[:, :, None], angles)[:, :, 0])
+
+
+def weighs_heads(name: str) -> bool:
+    """Tells whether a parameter of this name weighs the heads of an indexer, in fp32."""
+    return "indexer" in name and "weight" in name
 
 
 @splice("Attention.parameters")
@@ -101,6 +110,16 @@ def _(cache, index):
 @splice("Attention.attend_latents")
 def _(self, q, cache, pages, kernel, positions, index, context):
     context = attend_selected_latents(q, index, self.index_keys, cache, pages, kernel, positions)
+
+
+@splice("with_matrices_in.fp32")
+def _(name, is_used_in_fp32):
+    is_used_in_fp32 = is_used_in_fp32 or weighs_heads(name)
+
+
+@splice("load_to_serve.matrix", optional=True)
+def _(name, is_matrix):
+    is_matrix = is_matrix and not weighs_heads(name)
 
 
 @splice("flops.attention")

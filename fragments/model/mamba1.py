@@ -17,6 +17,7 @@ from generator.language.roles import (
     PositiveInt,
     add_bias,
     convolve,
+    first_step_bias,
     selective_scan,
     shard,
 )
@@ -45,17 +46,16 @@ class Mamba(nnx.Module):
         self.write = Linear("BTM,MS->BTS", (M, S), ("mlp", None), std, rngs)
         self.read = Linear("BTM,MS->BTS", (M, S), ("mlp", None), std, rngs)
         self.step = Linear("BTR,RM->BTM", (R, M), (None, "mlp"), std, rngs)
-        self.step_bias = nnx.Param(jnp.ones(M), axes=("norm",))
+        self.step_bias = nnx.Param(first_step_bias(M, rngs), axes=("norm",))
         self.log_rate = nnx.Param(jnp.log(jnp.tile(jnp.arange(1.0, S + 1), (M, 1))), axes=("norm",))
         self.skip = nnx.Param(jnp.ones(M), axes=("norm",))
         self.out = Linear("BTM,MD->BTD", (M, D), ("mlp", "embed"), std, rngs)
         point("Mamba.parameters", config, D, M, R, S, K)
 
     def __call__(self, x: Array, segment_ids: Array | None = threaded()) -> Array:
-        value, gate = checkpoint_name(self.value(x), "value"), checkpoint_name(self.gate(x), "gate")  # [B, T, M]
-        kernel = self.kernel.astype(x.dtype)
-        with point("Mamba.convolve", value, kernel):
-            value = convolve(value, kernel, segment_ids)
+        value, gate = checkpoint_name(self.value(x), "up"), checkpoint_name(self.gate(x), "gate")  # [B, T, M]
+        with point("Mamba.convolve", value):
+            value = convolve(value, self.kernel[...], segment_ids)
         value = jax.nn.silu(add_bias(value, self.kernel_bias[...]))
         low_step, write, read = self.low_step(value), self.write(value), self.read(value)  # [B, T, R], [B, T, S]
         point("Mamba.selection", low_step, write, read)

@@ -10,7 +10,16 @@ from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
 from generator.language import layers, point, splice, threaded
-from generator.language.roles import Linear, ModelConfig, Norm, PositiveInt, add_bias, convolve, scan_states
+from generator.language.roles import (
+    Linear,
+    ModelConfig,
+    Norm,
+    PositiveInt,
+    add_bias,
+    convolve,
+    first_step_bias,
+    scan_states,
+)
 
 
 class ModelConfig:
@@ -38,7 +47,7 @@ class Convolution(nnx.Module):
         self.bias = nnx.Param(jnp.zeros(channels), axes=("head_size",))
 
     def __call__(self, x: Array, segment_ids: Array | None) -> Array:
-        return jax.nn.silu(add_bias(convolve(x, self.kernel.astype(x.dtype), segment_ids), self.bias[...]))
+        return jax.nn.silu(add_bias(convolve(x, self.kernel[...], segment_ids), self.bias[...]))
 
 
 class Mamba2(nnx.Module):
@@ -56,7 +65,7 @@ class Mamba2(nnx.Module):
         self.value_convolution = Convolution(config.convolution_size, (N, H), std, rngs)
         self.write_convolution = Convolution(config.convolution_size, (G, S), std, rngs)
         self.read_convolution = Convolution(config.convolution_size, (G, S), std, rngs)
-        self.step_bias = nnx.Param(jnp.ones(N), axes=("norm",))
+        self.step_bias = nnx.Param(first_step_bias(N, rngs), axes=("norm",))
         self.log_rate = nnx.Param(jnp.log(jnp.arange(1.0, N + 1)), axes=("norm",))
         self.skip = nnx.Param(jnp.ones(N), axes=("norm",))
         with point("Mamba2.norm", config, D, N, H, G, S):
@@ -66,7 +75,7 @@ class Mamba2(nnx.Module):
         point("Mamba2.parameters", config, D, N, H, G, S)
 
     def __call__(self, x: Array, segment_ids: Array | None = threaded()) -> Array:
-        gate, value = checkpoint_name(self.gate(x), "gate"), checkpoint_name(self.value(x), "value")  # [B, T, N, H]
+        gate, value = checkpoint_name(self.gate(x), "gate"), checkpoint_name(self.value(x), "up")  # [B, T, N, H]
         step = jax.nn.softplus(self.step(x).astype(jnp.float32) + self.step_bias)  # [B, T, N]
         write, read = self.write(x), self.read(x)  # [B, T, G, S]
         with point("Mamba2.convolve", x, value, write, read):

@@ -56,11 +56,10 @@ class RecurrentUnit(nnx.Module):
         self.rate = nnx.Param(jnp.log(jnp.expm1(-jnp.log(squared) / 2)), axes=("head_size",))
 
     def __call__(self, x: Array, positions: Array = threaded(), segment_ids: Array | None = threaded()) -> Array:
-        value, gate = checkpoint_name(self.value(x), "value"), checkpoint_name(self.gate(x), "gate")  # [B, T, N, H]
+        value, gate = checkpoint_name(self.value(x), "up"), checkpoint_name(self.gate(x), "gate")  # [B, T, N, H]
         value = add_bias(value, self.value_bias[...])
-        kernel = self.kernel.astype(x.dtype)
-        with point("RecurrentUnit.convolve", value, kernel):
-            value = convolve(value, kernel, segment_ids)
+        with point("RecurrentUnit.convolve", value):
+            value = convolve(value, self.kernel[...], segment_ids)
         value = add_bias(value, self.kernel_bias[...])
         write = jax.nn.sigmoid(add_bias(self.write(value), self.write_bias[...]).astype(jnp.float32))
         keep = jax.nn.sigmoid(add_bias(self.keep(value), self.keep_bias[...]).astype(jnp.float32))

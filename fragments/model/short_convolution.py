@@ -29,9 +29,8 @@ class ShortConvolution(nnx.Module):
         gates = checkpoint_name(self.gates(x), "gate")  # [B, T, 3, M]
         gate_in, gate_out, value = gates[:, :, 0], gates[:, :, 1], gates[:, :, 2]
         inputs = gate_in * value
-        kernel = self.kernel.astype(x.dtype)
-        with point("ShortConvolution.convolve", inputs, kernel):
-            convolved = convolve(inputs, kernel, segment_ids)
+        with point("ShortConvolution.convolve", inputs):
+            convolved = convolve(inputs, self.kernel[...], segment_ids)
         y = gate_out * convolved
         return checkpoint_name(self.out(shard(y, "batch", "sequence", "mlp")), "out")
 

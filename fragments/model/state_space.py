@@ -31,7 +31,8 @@ def scan_states(
     if segment_ids is None:
         segment_ids = jnp.zeros((B, T), jnp.int32)
     inputs = [split_chunks(array) for array in (x, decay, write, read)]
-    segments = split_chunks(segment_ids[:, :, None], "edge")  # [T / C, B, 1, C]
+    segment_ids = jnp.pad(segment_ids, [(0, 0), (0, -T % CHUNK)], "edge")  # padding is no segment of its own
+    segments = split_chunks(segment_ids[:, :, None])  # [T / C, B, 1, C]
     causal = jnp.tril(jnp.ones((CHUNK, CHUNK), bool))
 
     def read_chunk(carry, chunk):

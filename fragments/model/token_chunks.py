@@ -6,13 +6,13 @@ from jax import Array
 CHUNK = 64  # tokens
 
 
-def split_chunks(x: Array, padding: str = "constant") -> Array:
+def split_chunks(x: Array) -> Array:
     """Splits tokens into chunks: x [B, T, N, ...] -> [T / C, B, N, C, ...].
 
-    The last one is padded with zeros, or with the last token where `padding` is "edge".
+    The last one is padded with zeros.
     """
     B, T, *rest = x.shape
-    padded = jnp.pad(x, [(0, 0), (0, -T % CHUNK)] + [(0, 0)] * len(rest), padding)
+    padded = jnp.pad(x, [(0, 0), (0, -T % CHUNK)] + [(0, 0)] * len(rest))
     return jnp.moveaxis(padded.reshape(B, -1, CHUNK, *rest), (1, 2), (0, 3))
 
 

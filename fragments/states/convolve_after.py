@@ -23,6 +23,7 @@ def convolve_after(before: Array, x: Array, kernel: Array, counts: Array) -> tup
     """
     S, T = kernel.shape[0], x.shape[1]
     inputs = jnp.concatenate([before.astype(x.dtype), x], axis=1)  # [B, S - 1 + T, ...]
+    kernel = kernel.astype(x.dtype)
     y = sum(inputs[:, i : i + T] * kernel[i] for i in reversed(range(S)))  # in the order of `convolve`
     last = counts[:, :, None] + jnp.arange(S - 1)  # [B, C, S - 1]
     return y, jax.vmap(lambda inputs, last: inputs[last])(inputs, last)

@@ -68,14 +68,14 @@ def delta_rule_after(
 
 
 @splice("GatedDeltaNet.convolve")
-def _(self, x, q, k, v, states, state_cache):
+def _(self, q, k, v, states, state_cache):
     if states is None:
         proceed()
     else:
         before = states.before(state_cache)
-        q, queries = convolve_after(before.queries, q, self.query_kernel.astype(x.dtype), states.counts)
-        k, keys = convolve_after(before.keys, k, self.key_kernel.astype(x.dtype), states.counts)
-        v, values = convolve_after(before.values, v, self.value_kernel.astype(x.dtype), states.counts)
+        q, queries = convolve_after(before.queries, q, self.query_kernel, states.counts)
+        k, keys = convolve_after(before.keys, k, self.key_kernel, states.counts)
+        v, values = convolve_after(before.values, v, self.value_kernel, states.counts)
         state_cache = state_cache._replace(after=before._replace(queries=queries, keys=keys, values=values))
 
 

@@ -60,12 +60,12 @@ def selective_scan_after(
 
 
 @splice("Mamba.convolve")
-def _(value, kernel, states, state_cache):
+def _(self, value, states, state_cache):
     if states is None:
         proceed()
     else:
         before = states.before(state_cache)
-        value, values = convolve_after(before.values, value, kernel, states.counts)
+        value, values = convolve_after(before.values, value, self.kernel, states.counts)
         state_cache = state_cache._replace(after=before._replace(values=values))
 
 

@@ -69,7 +69,7 @@ def scan_states_after(
 
 def convolve_silu_after(before: Array, x: Array, kernel: Array, bias: Array, counts: Array) -> tuple[Array, Array]:
     """Applies silu to a convolution with a bias; for the rest see `convolve_after`."""
-    y, after = convolve_after(before, x, kernel.astype(x.dtype), counts)
+    y, after = convolve_after(before, x, kernel, counts)
     return jax.nn.silu(y + bias.astype(x.dtype)), after
 
 

@@ -45,12 +45,12 @@ def recurrence_after(memory: Array, x: Array, decay: Array, counts: Array) -> tu
 
 
 @splice("RecurrentUnit.convolve")
-def _(value, kernel, states, state_cache):
+def _(self, value, states, state_cache):
     if states is None:
         proceed()
     else:
         before = states.before(state_cache)
-        value, values = convolve_after(before.values, value, kernel, states.counts)
+        value, values = convolve_after(before.values, value, self.kernel, states.counts)
         state_cache = state_cache._replace(after=before._replace(values=values))
 
 

@@ -24,10 +24,10 @@ def empty_states(config: ModelConfig, slots: int) -> RecurrentState:
 
 
 @splice("ShortConvolution.convolve")
-def _(inputs, kernel, states, state_cache, convolved):
+def _(self, inputs, states, state_cache, convolved):
     if states is None:
         proceed()
     else:
-        convolved, after = convolve_after(states.before(state_cache).inputs, inputs, kernel, states.counts)
+        convolved, after = convolve_after(states.before(state_cache).inputs, inputs, self.kernel, states.counts)
         state_cache = state_cache._replace(after=RecurrentState(after))
     emit(state_cache)

@@ -41,6 +41,7 @@ def load_to_serve(settings: ModelSettings) -> tuple[Config, Decoder, Mesh]:
     def load(path: tuple[jax.tree_util.KeyEntry, ...], p: nnx.Param, later: nnx.Param) -> nnx.Param:
         name = jax.tree_util.keystr(path)
         is_matrix = len(p.axes) > 1 and "router" not in name
+        point("load_to_serve.matrix", name, is_matrix)
         value = np.asarray(later.get_value())
         with point("load_to_serve.cast", settings, name, p, is_matrix):
             value = value.astype(config.dtype if is_matrix else p.dtype)
