@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 
 from generator.language import proceed, provide, requires, splice
-from generator.language.roles import EngineSettings, NonNegativeInt, Request, StateSlots, StepInput
+from generator.language.roles import EngineSettings, InputError, NonNegativeInt, Request, StateSlots, StepInput
 
 requires("states")
 
@@ -22,6 +22,14 @@ def count_slots(settings: EngineSettings) -> int:
     """Returns the slots for states: those that running sequences can need, those that are kept, and one of zeros."""
     of_running = settings.max_sequences * (1 + settings.draft_tokens)
     return 1 + of_running + (settings.state_snapshots or 4 * settings.max_sequences)
+
+
+@splice("pages_that_fit.too_many")
+def _(settings, needed):
+    raise InputError(
+        f"--max-sequences {settings.max_sequences}: {needed}: "
+        "lower it, --draft-tokens or --state-snapshots, or raise --mesh-tensor"
+    )
 
 
 @provide("pages_that_fit")

@@ -2,7 +2,7 @@
 
 import jax
 
-from generator.language import requires, splice
+from generator.language import point, requires, splice
 from generator.language.roles import InputError, computing, empty_state
 
 requires("window_pages or engine_states")
@@ -17,5 +17,6 @@ def _(left, pool, config, settings, mesh, fitting):
         needed = (
             f"layers whose state has a fixed size need {of_sequences / 2**30:.1f} GiB of a device for so many sequences"
         )
-        raise InputError(f"--max-sequences {settings.max_sequences}: {needed}: lower it, or raise --mesh-tensor")
+        with point("pages_that_fit.too_many", settings, needed):
+            raise InputError(f"--max-sequences {settings.max_sequences}: {needed}: lower it, or raise --mesh-tensor")
     fitting = int(64 * (left - of_sequences) / max(in_all - of_sequences, 1)) - 1  # one is never read

@@ -25,8 +25,8 @@ class RecurrentState(NamedTuple):
 
 
 def empty_states(config: ModelConfig, slots: int) -> RecurrentState:
-    """Returns zeroed states: `slots` for each layer that has one."""
-    of_layers = slots, layers.scanned
+    """Returns zeroed states: `slots` for each layer that has one; at least one layer, as JAX traces empty scans."""
+    of_layers = slots, max(layers.scanned, 1)
     K, N, H, V = config.delta_key_heads, config.delta_value_heads, config.delta_key_size, config.delta_value_size
     keys = jnp.zeros((*of_layers, config.convolution_size - 1, K, H), config.dtype)
     values = jnp.zeros((*of_layers, config.convolution_size - 1, N, V), config.dtype)

@@ -4,6 +4,7 @@ import functools
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 
 from generator.language import point, provide, receive, requires, threaded
@@ -40,6 +41,8 @@ class LayerState(NamedTuple):
 def empty_state(config: ModelConfig, pages: int, size: int, state_slots: int = threaded()) -> LayerState:
     """Returns zeroed pages of `size` positions, and slots for recurrent states, for each layer that has them."""
     pool = empty_pages(config, pages, size)
+    # JAX traces scans over no layers too, which read a page
+    pool = jax.tree.map(lambda x: x if x.size else jnp.zeros((1, *x.shape[1:]), x.dtype), pool)
     state = LayerState(*pool, layers_in_pool(config, pages), empty_states(config, state_slots))
     point("empty_state.made", state, config, pages)
     return state

@@ -23,8 +23,8 @@ class RecurrentState(NamedTuple):
 
 
 def empty_states(config: ModelConfig, slots: int) -> RecurrentState:
-    """Returns zeroed states: `slots` for each layer that has one."""
-    of_layers = slots, layers.scanned
+    """Returns zeroed states: `slots` for each layer that has one; at least one layer, as JAX traces empty scans."""
+    of_layers = slots, max(layers.scanned, 1)
     channels = config.mamba_expansion * config.width
     values = jnp.zeros((*of_layers, config.convolution_size - 1, channels), config.dtype)
     memory = jnp.zeros((*of_layers, channels, config.state_size), jnp.float32)

@@ -25,8 +25,8 @@ class RecurrentState(NamedTuple):
 
 
 def empty_states(config: ModelConfig, slots: int) -> RecurrentState:
-    """Returns zeroed states: `slots` for each layer that has one."""
-    of_layers = slots, layers.scanned
+    """Returns zeroed states: `slots` for each layer that has one; at least one layer, as JAX traces empty scans."""
+    of_layers = slots, max(layers.scanned, 1)
     N, H, G, S = config.mamba_heads, config.mamba_head_size, config.mamba_groups, config.state_size
     values = jnp.zeros((*of_layers, config.convolution_size - 1, N, H), config.dtype)
     places = jnp.zeros((*of_layers, config.convolution_size - 1, G, S), config.dtype)

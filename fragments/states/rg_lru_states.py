@@ -22,8 +22,8 @@ class RecurrentState(NamedTuple):
 
 
 def empty_states(config: ModelConfig, slots: int) -> RecurrentState:
-    """Returns zeroed states: `slots` for each layer that has one."""
-    of_layers = slots, layers.scanned
+    """Returns zeroed states: `slots` for each layer that has one; at least one layer, as JAX traces empty scans."""
+    of_layers = slots, max(layers.scanned, 1)
     N, H = config.heads, config.recurrent_width // config.heads
     values = jnp.zeros((*of_layers, config.convolution_size - 1, N, H), config.dtype)
     memory = jnp.zeros((*of_layers, N, H), jnp.float32)

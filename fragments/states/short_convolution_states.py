@@ -18,8 +18,8 @@ class RecurrentState(NamedTuple):
 
 
 def empty_states(config: ModelConfig, slots: int) -> RecurrentState:
-    """Returns zeroed states: `slots` for each layer that has one."""
-    shape = slots, layers.scanned, config.convolution_size - 1, config.width
+    """Returns zeroed states: `slots` for each layer that has one; at least one layer, as JAX traces empty scans."""
+    shape = slots, max(layers.scanned, 1), config.convolution_size - 1, config.width
     return RecurrentState(shard(jnp.zeros(shape, config.dtype), None, None, None, "mlp"))
 
 

@@ -118,3 +118,15 @@ def test_a_saved_model_is_served_as_it_is(family, tmp_path):
         scored.append([*request.prompt_logprobs])
     np.testing.assert_allclose(scored[0], scored[1], atol=1e-5)
     assert 0 < np.abs(np.subtract(scored[0], scored[2])).mean() < 0.1
+
+
+def test_a_model_without_a_layer_that_attends_is_served(tmp_path):
+    """Where the first period of layers is not full."""
+    package = woven("lfm2", "cpu", tmp_path)
+    engine = package.engine
+    config = dataclasses.replace(small(package, "lfm2")[0], layers=2)
+    model = jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()
+    subject = engine.Engine(config, model, set(), engine.EngineSettings(max_sequences=2, max_length=LONGEST, chunk=8))
+    (request,) = subject.generate([[*range(20)]], engine.SamplingParams(max_tokens=9))
+    expected = jax.nn.log_softmax(model(np.array([request.sequence]))[0])[19:-1]
+    np.testing.assert_allclose(request.logprobs, expected.max(axis=-1), atol=1e-5)
