@@ -1,6 +1,6 @@
 """Attention from each token to the keys that an indexer ranks highest, in plain JAX by blocks of queries.
 
-Source: DeepSeek-AI 2025, arXiv 2512.02556, section 2.1, equations 1 and 2.
+Source: DeepSeek-AI 2025, arXiv 2512.02556, section 2.1: equations 1, 2 and 4.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
+from jax.scipy.special import xlogy
 
 from generator.language import excludes, requires, threaded
 
@@ -40,7 +41,7 @@ def highest(scores: Array, count: int) -> Array:
     return above | equal & (jnp.cumsum(equal, axis=-1) <= places)
 
 
-def map_blocks(f: Callable[[tuple], Array], inputs: tuple, size: int) -> Array:
+def map_blocks(f: Callable[[tuple], Array | tuple], inputs: tuple, size: int) -> Array | tuple:
     """Applies f to blocks of tokens, up to `size` in each, one block after the other: [B, T, ...] -> [B, T, ...]."""
     T = inputs[0].shape[1]
     C = min(T, size)
@@ -49,22 +50,44 @@ def map_blocks(f: Callable[[tuple], Array], inputs: tuple, size: int) -> Array:
         x = jnp.pad(x, ((0, 0), (0, -T % C), *[(0, 0)] * (x.ndim - 2)))
         return jnp.moveaxis(x.reshape(len(x), -1, C, *x.shape[2:]), 1, 0)
 
-    y = jnp.moveaxis(jax.lax.map(f, jax.tree.map(split, inputs)), 0, 1)  # [B, T / C, C, ...]
-    return y.reshape(len(y), -1, *y.shape[3:])[:, :T]
+    def join(y):  # [T / C, B, C, ...] -> [B, T, ...]
+        y = jnp.moveaxis(y, 0, 1)
+        return y.reshape(len(y), -1, *y.shape[3:])[:, :T]
+
+    return jax.tree.map(join, jax.lax.map(f, jax.tree.map(split, inputs)))
+
+
+def divergence(weights: Array, ranks: Array, visible: Array) -> Array:
+    """Returns the Kullback-Leibler divergence of ranks from weights, for each token, [B, C] in nats.
+
+    Weights [B, N, C, T], of which the mean over heads counts, have no gradient here; ranks [B, C, T] of visible keys do.
+    """
+    target = jax.lax.stop_gradient(weights.astype(jnp.float32).mean(axis=1))  # [B, C, T]
+    log_share = jax.nn.log_softmax(jnp.where(visible, ranks, -1e30), axis=-1)
+    return jnp.sum(xlogy(target, target) - target * log_share, axis=-1)
 
 
 def attend_selected(
     q: Array, k: Array, v: Array, index: Index, count: int, segment_ids: Array | None = threaded()
-) -> Array:
+) -> tuple[Array, Array]:
     """Computes causal attention in each segment to the `count` keys that rank highest for each query.
 
-    Takes q, k [B, T, N, H]; v [B, T, N, U]; segment_ids [B, T]; gives [B, T, N, U]. Blocks of C queries come one after
-    another, so that C x T scores of each head are held; the backward pass computes them again.
+    Blocks of C queries come one after another, so that C x T scores of each head are held; the backward pass computes
+    them again.
+
+    Args:
+        q, k: [B, T, N, H].
+        v: [B, T, N, U].
+        segment_ids: [B, T].
+
+    Returns:
+        What the tokens read [B, T, N, U], and how far ranks diverge from attention's weights [B, T], in nats.
     """
     q, k, v = checkpoint_name((q, k, v), "attention")
     places = jnp.arange(q.shape[1])[None]
     scale = q.shape[-1] ** -0.5
-    k, v = k.astype(jnp.float32), v.astype(jnp.float32)  # so that their gradients are summed over blocks in fp32
+    # so that their gradients are summed over blocks in fp32
+    k, v, index_key = (x.astype(jnp.float32) for x in (k, v, index.key))
 
     @jax.checkpoint
     def attend_block(block):
@@ -72,12 +95,13 @@ def attend_selected(
         visible = places[:, None] <= own_places[:, :, None]  # [1, C, T]
         if segment_ids is not None:
             visible = visible & (own_ids[:, :, None] == segment_ids[:, None])  # [B, C, T]
-        ranks = jnp.where(visible, index_scores(query, weight, index.key), -jnp.inf)
+        ranks = jnp.where(visible, index_scores(query, weight, index_key.astype(query.dtype)), -jnp.inf)
         visible = visible & highest(ranks, count)
         scores = jnp.einsum("BCNH,BTNH->BNCT", q, k.astype(q.dtype), preferred_element_type=jnp.float32)
         scores = jnp.where(visible[:, None], scale * scores, -1e30)
         weights = jax.nn.softmax(scores, axis=-1).astype(q.dtype)
-        return jnp.einsum("BNCT,BTNU->BCNU", weights, v.astype(q.dtype))
+        context = jnp.einsum("BNCT,BTNU->BCNU", weights, v.astype(q.dtype))
+        return context, divergence(weights, ranks, visible)
 
-    context = map_blocks(attend_block, (q, index.query, index.weight, places, segment_ids), 128)
-    return checkpoint_name(context, "context")
+    context, index_divergence = map_blocks(attend_block, (q, index.query, index.weight, places, segment_ids), 128)
+    return checkpoint_name(context, "context"), index_divergence

@@ -1,6 +1,6 @@
 """Sparse attention: an indexer ranks the keys before each token, which attends to the highest of them alone.
 
-Source: DeepSeek-AI 2025, arXiv 2512.02556, section 2.1.
+Source: DeepSeek-AI 2025, arXiv 2512.02556, section 2.1 and equation 4.
 """
 
 import jax
@@ -8,11 +8,12 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from generator.language import layers, point, proceed, requires, splice
+from generator.language import emit, layers, point, proceed, requires, splice
 from generator.language.roles import (
     Index,
     IndexedLatents,
     Linear,
+    PositiveFloat,
     PositiveInt,
     attend_selected,
     attend_selected_latents,
@@ -26,6 +27,10 @@ class ModelConfig:
     index_heads: PositiveInt  # heads of an indexer
     index_size: PositiveInt  # size of a head of an indexer
     index_keys: PositiveInt  # keys that a token attends to
+
+
+class TrainConfig:
+    index_loss: PositiveFloat = 1.0  # weight of the loss of indexers, a mean over targets and layers
 
 
 @splice("check_config.together")
@@ -58,10 +63,7 @@ def rotate_start(x: Array, angles: Array) -> Array:
 
 
 class Indexer(nnx.Module):
-    """Ranks keys for queries, by heads of its own.
-
-    Which of them rank highest has no gradient: no loss trains an indexer here, and a checkpoint keeps its own.
-    """
+    """Ranks keys for queries, by heads of its own: its ranks approach what attention weighs the keys."""
 
     def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         D, Q, J, size, std = config.width, config.query_rank, config.index_heads, config.index_size, config.init_std
@@ -94,12 +96,19 @@ def _(self, config, rngs):
 def _(self, x, q, angles):
     query_latent = self.query_norm(self.query_latent(x))  # [B, T, Q]
     q = self.query(query_latent)  # [B, T, N, H]
-    index = self.indexer(x, query_latent, angles)
+    # an indexer learns from its own loss alone, and nothing else from it
+    index = self.indexer(jax.lax.stop_gradient(x), jax.lax.stop_gradient(query_latent), angles)
+
+
+@splice("Attention.attend", after="pages")
+def _(index_divergence):
+    proceed()
+    emit(index_divergence)
 
 
 @splice("Attention.attend_heads")
 def _(self, q, k, v, index, context):
-    context = attend_selected(q, k, v, index, self.index_keys)  # [B, T, N, U]
+    context, index_divergence = attend_selected(q, k, v, index, self.index_keys)  # [B, T, N, U], [B, T]
 
 
 @splice("Attention.in_pages")
@@ -110,6 +119,7 @@ def _(cache, index):
 @splice("Attention.attend_latents")
 def _(self, q, cache, pages, kernel, positions, index, context):
     context = attend_selected_latents(q, index, self.index_keys, cache, pages, kernel, positions)
+    index_divergence = None  # of training alone
 
 
 @splice("with_matrices_in.fp32")
@@ -127,8 +137,8 @@ def _(parameters, attention, config):
     proceed()
     indexer = config.index_heads * (config.query_rank * config.index_size + config.width)
     indexer += config.width * config.index_size
-    parameters += layers.count * indexer / 3  # forward alone: that a choice has no gradient saves two thirds
-    attention += 2 * config.index_heads * config.index_size * layers.count * config.sequence_length
+    parameters += layers.count * indexer
+    attention += 6 * config.index_heads * config.index_size * layers.count * config.sequence_length
 
 
 @splice("flops.keys")
@@ -136,6 +146,18 @@ def _(keys, config):
     seen = min(config.index_keys, config.sequence_length)
     # twice the mean number of keys, as full FLOPs count the future
     keys = layers.count * seen * (2 - seen / config.sequence_length)
+
+
+@splice("loss.terms", after="load_balance expert_load router_z mtp_loss")
+def _(total, sums, batch, index_divergence, config):
+    of_layers = [x.reshape(-1, *batch["weights"].shape) for x in jax.tree.leaves(index_divergence)]  # [L, B, T]
+    sums["index_divergence"] = jnp.sum(jnp.concatenate(of_layers).mean(axis=0) * batch["weights"])
+    total += config.index_loss * sums["index_divergence"]
+
+
+@splice("train_step.metrics")
+def _(metrics, sums, targets):
+    metrics["train/index_divergence"] = sums["index_divergence"] / targets
 
 
 @splice("hf.layer_tensors")
