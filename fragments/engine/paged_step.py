@@ -68,5 +68,6 @@ def write(state: LayerState, new: Cache, step: StepInput, length: int) -> LayerS
         pages = pages.write(new, positions)
     else:
         for cache in jax.tree.leaves(new, is_leaf=lambda x: isinstance(x, Cache)):
-            pages = pages.write(cache, positions)
+            with point("write.layers", pages, cache, positions):
+                pages = pages.write(cache, positions)
     return state._replace(key=pages.key, value=pages.value)

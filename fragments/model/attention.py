@@ -20,14 +20,17 @@ class Attention(nnx.Module):
     """Projects to heads, attends, and projects back to the width of the residual."""
 
     def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
-        D, N, H = config.width, config.heads, config.head_size
+        with point("Attention.sizes", config):
+            D, N, H = config.width, config.heads, config.head_size
         std = config.init_std
         with point("Attention.query_key_value", D, N, H, std, rngs):
-            K = config.kv_heads
+            with point("Attention.kv_heads", config):
+                K = config.kv_heads
             with point("Attention.query", D, N, K, H, std, rngs):
                 self.query = Linear("BTD,DNH->BTNH", (D, N, H), ("embed", "heads", "head_size"), std, rngs)
             self.key = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
-            self.value = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
+            with point("Attention.value"):
+                self.value = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
         self.out = Linear("BTNH,NHD->BTD", (N, H, D), ("heads", "head_size", "embed"), std, rngs)
         point("Attention.parameters", config, rngs, D, N, H, K=config.kv_heads)
 
@@ -36,7 +39,8 @@ class Attention(nnx.Module):
             with point("Attention.queries", x):
                 q = self.query(x)  # [B, T, N, H]
             k = self.key(x)  # [B, T, K, H]
-            v = self.value(x)  # [B, T, K, H]
+            with point("Attention.values", k):
+                v = self.value(x)  # [B, T, K, H]
         q, (k, v) = checkpoint_name(q, "query"), checkpoint_name((k, v), "key_value")
         point("Attention.heads", q, k, v)
         with point("Attention.attend", q, k, v):

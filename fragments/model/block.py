@@ -32,7 +32,9 @@ class Block(nnx.Module):
             h = self.mlp_norm(x)
             h = self.mlp(h)
         point("Block.mlp", h)
-        return shard(x + h, "batch", "sequence", "residual")
+        x = shard(x + h, "batch", "sequence", "residual")
+        point("Block.output", x)
+        return x
 
 
 @splice("hf.layer_tensors")

@@ -60,14 +60,15 @@ def layers_in_pool(config: ModelConfig, pages: int) -> Cache:
 
 def empty_pages(config: ModelConfig, pages: int, size: int) -> tuple[Array, ...]:
     """Returns a zeroed pool of keys and of values: `pages` pages of `size` positions for each layer."""
-    with point("empty_pages.count", config, pages):
-        count = layers.scanned * pages
-    with point("empty_pages.shape", config, count, size):
-        shape = count, config.kv_heads, size, config.head_size
-    with point("empty_pages.arrays", shape, config):
-        zeros = shard(jnp.zeros(shape, config.dtype), None, "kv_heads", None, None)
-        arrays = zeros, zeros
-    point("empty_pages.format", arrays)
+    with point("empty_pages.pools", config, pages, size):
+        with point("empty_pages.count", config, pages):
+            count = layers.scanned * pages
+        with point("empty_pages.shape", config, count, size):
+            shape = count, config.kv_heads, size, config.head_size
+        with point("empty_pages.arrays", shape, config):
+            zeros = shard(jnp.zeros(shape, config.dtype), None, "kv_heads", None, None)
+            arrays = zeros, zeros
+        point("empty_pages.format", arrays)
     return arrays
 
 

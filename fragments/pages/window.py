@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from generator.language import layers, requires, setting, splice
+from generator.language import layers, point, requires, setting, splice
 from generator.language.roles import Cache, Pages
 
 requires("sliding_window or chunked_attention")
@@ -30,7 +30,8 @@ def pages_of_layers(pages: int, window_pages: np.ndarray) -> np.ndarray:
 @splice("layers_in_pool.kinds")
 def _(config, pages, caches, window_pages):
     sizes = pages_of_layers(pages, window_pages)
-    starts = np.cumsum(sizes, dtype=np.int32) - sizes
+    with point("layers_in_pool.starts", sizes, window_pages):
+        starts = np.cumsum(sizes, dtype=np.int32) - sizes
     if setting("one_stack"):
         caches = WindowCache(starts) if window_pages.any() else Cache(starts)
     else:

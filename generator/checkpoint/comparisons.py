@@ -53,6 +53,8 @@ def randomize(reference: Any) -> None:
     for name, buffer in reference.named_buffers():
         if "bias" in name and buffer.is_floating_point():  # a router's correction
             buffer.uniform_(-0.1, 0.1)
+        elif "layer_scalar" in name:
+            buffer.uniform_(0.6, 1.4)
 
 
 def as_torch(tokens: np.ndarray) -> Any:

@@ -32,6 +32,7 @@ SHORT = {
     "falcon_h1": "multiplied",
     "gemma2": "grouped",
     "gemma3": "grouped",
+    "gemma4": "grouped",
     "glm_moe_dsa": "selected",
     "gpt2": "tied",
     "gpt_neox": "parallel",

@@ -1,4 +1,4 @@
-"""Random schedules of engines with recurrent states or selected keys: each text is what one pass over it gives.
+"""Random schedules of engines with recurrent states, selected keys or two pools of pages: each text is what one pass over it gives.
 
 SCHEDULES=500 python -m pytest -s tests/families/test_schedules.py    that many of each family, in half an hour
 """
@@ -19,7 +19,7 @@ from families.weaving import woven
 SCHEDULES = int(os.environ.get("SCHEDULES", "6"))
 LONGEST = 64
 # sizes of a family: a hybrid with a short convolution, with a delta rule, with Mamba-2, Mamba-2 alone and beside attention,
-# and with layers that keep nothing; an indexer
+# and with layers that keep nothing; an indexer; heads of two sizes
 SIZES = {
     "lfm2": {"layers": 6},
     "qwen3_5": {"layers": 4},
@@ -28,6 +28,7 @@ SIZES = {
     "falcon_h1": {"layers": 2, "heads": 4},
     "nemotron_h": {"layers": 19, "heads": 4, "head_size": 8},
     "deepseek_v32": {"layers": 3},
+    "gemma4": {"window": 9, "heads": 4, "kv_heads": 2, "head_size": 8, "global_head_size": 12},
 }
 SETTINGS = (
     {"page_size": 4, "chunk": 8, "kv_cache_tokens": 96},
