@@ -17,7 +17,8 @@ class Block(nnx.Module):
         with point("Block.mixer", config, rngs):
             self.attention_norm = Norm(config.width, config.norm_epsilon)
             self.attention = Attention(config, rngs)
-        self.mlp_norm = Norm(config.width, config.norm_epsilon)
+        with point("Block.mlp_norm"):
+            self.mlp_norm = Norm(config.width, config.norm_epsilon)
         with point("Block.feed_forward", config, rngs):
             self.mlp = FeedForward(config, rngs)
         point("Block.parameters", config, rngs)

@@ -59,14 +59,16 @@ class MixtureOfExperts(nnx.Module):
 
     def __call__(self, x: Array) -> Array:
         with jax.default_matmul_precision("highest"):  # in fp32 on TPUs too, in both passes
-            logits = self.router(x.astype(jnp.float32))  # [B, T, E]
+            with point("MixtureOfExperts.logits", x):
+                logits = self.router(x.astype(jnp.float32))  # [B, T, E]
         with point("MixtureOfExperts.scores", logits):
             scores = jax.nn.softmax(logits)  # [B, T, E]
         with point("MixtureOfExperts.choice", scores, logits):
             weights, chosen = jax.lax.top_k(scores, self.active)  # [B, T, A]: the experts of each token
         point("MixtureOfExperts.weights", weights)
-        point("MixtureOfExperts.chosen", logits, scores, chosen)
-        y = apply_experts(self.experts, x, weights, chosen)
+        point("MixtureOfExperts.chosen", logits, scores, weights, chosen)
+        with point("MixtureOfExperts.applied", x, weights, chosen):
+            y = apply_experts(self.experts, x, weights, chosen)
         point("MixtureOfExperts.result", x, y, weights, chosen)
         return y
 

@@ -33,6 +33,7 @@ SHORT = {
     "gemma2": "grouped",
     "gemma3": "grouped",
     "gemma4": "grouped",
+    "gemma4_moe": "beside",
     "glm_moe_dsa": "selected",
     "gpt2": "tied",
     "gpt_neox": "parallel",
