@@ -8,9 +8,9 @@ requires("global_heads")
 @splice("hf.complete", after="attention grouped_queries layer_types")
 def _(hf):
     seeing_all = [layer for layer, kind in enumerate(hf["layer_types"]) if kind == "full_attention"]
-    given = {int(layer): sizes for layer, sizes in hf.get("per_layer_config", {}).items()}
-    sizes = next(iter(given.values()), {})
-    is_read = sizes.keys() <= {"head_dim", "num_key_value_heads"} and given == dict.fromkeys(seeing_all, sizes)
+    per_layer = {int(layer): sizes for layer, sizes in hf.get("per_layer_config", {}).items()}
+    sizes = next(iter(per_layer.values()), {})
+    is_read = sizes.keys() <= {"head_dim", "num_key_value_heads"} and per_layer == dict.fromkeys(seeing_all, sizes)
     if "per_layer_config" in hf and is_read:
         del hf["per_layer_config"]
         hf["global_head_dim"] = sizes.get("head_dim", hf["head_dim"])
