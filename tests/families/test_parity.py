@@ -48,6 +48,7 @@ SHORT = {
     "llama2": "linear",  # model/rope_linear
     "llama4": "scout",
     "mamba2": "groups",
+    "minimax": "every_fourth",
     "minimax_m2": "half_rotated",
     "mpt": "tied",
     "nanochat": "capped",

@@ -47,6 +47,12 @@ def state_space(x, decay, write, read, segment_ids):
     return run_tokens(segment_ids, write, x, decay, lambda state, at: state + np.outer(write[at], x[at]), read)
 
 
+def lightning(q, k, v, rates, segment_ids):
+    """Section 3.2 of arXiv 2401.04658."""
+    decay = np.broadcast_to(-rates, q.shape[:3])
+    return run_tokens(segment_ids, k, v, decay, lambda state, at: state + np.outer(k[at], v[at]), q)
+
+
 def selective_scan(x, step, rate, write, read, is_first):
     """Equation 2 of arXiv 2312.00752, made discrete as its section 3.6 says: its outputs and states."""
     states, state = [], np.zeros((len(x), *rate.shape))
@@ -123,6 +129,30 @@ def test_scans_in_parts_equal_the_recurrence(models, cases):
                 found = recur(*of_part[5:], found)
                 np.testing.assert_allclose(found, states[:, start:end], atol=1e-10)
                 found = found[:, -1]
+
+
+@pytest.mark.parametrize("cases", mostly_slow([12, 200], 12))
+def test_steps_of_lightning_attention_equal_the_recurrence(tmp_path, cases):
+    """Steps with padding, or with a state after each token."""
+    rng = np.random.default_rng(0)
+    package = woven("minimax", "cpu", tmp_path, parts=("serve",)).model.__package__
+    attend_after = importlib.import_module(f"{package}.states").linear_attention_after
+    with jax.enable_x64(True), jax.disable_jit():
+        for _ in range(cases):
+            q, k, v, *_ = delta_inputs(rng)
+            B, T, N, _ = q.shape
+            rates, start = rng.exponential(0.1, N), 0
+            memory = np.zeros((B, N, k.shape[-1], v.shape[-1]))
+            expected = lightning(q, k, v, rates, np.zeros((B, T)))
+            while start < T:
+                end = int(rng.integers(start, T)) + 1
+                after_each = rng.uniform() < 0.3
+                padding = [(0, 0), (0, 0 if after_each else 2), (0, 0), (0, 0)]
+                tokens = [np.pad(x[:, start:end], padding, "edge") for x in (q, k, v)]
+                counts = np.arange(1, end - start + 1) if after_each else np.array([end - start])
+                y, memories = attend_after(memory, *tokens, rates, np.broadcast_to(counts, (B, len(counts))))
+                np.testing.assert_allclose(y[:, : end - start], expected[:, start:end], atol=1e-10)
+                memory, start = memories[:, -1], end
 
 
 @pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
