@@ -60,7 +60,7 @@ def map_blocks(f: Callable[[tuple], Array | tuple], inputs: tuple, size: int) ->
 def divergence(weights: Array, ranks: Array, visible: Array) -> Array:
     """Returns the Kullback-Leibler divergence of ranks from weights, for each token, [B, C] in nats.
 
-    Weights [B, N, C, T], of which the mean over heads counts, have no gradient here; ranks [B, C, T] of visible keys do.
+    Weights [B, N, C, T], of which the mean over heads counts, have no gradient; ranks [B, C, T] of visible keys have.
     """
     target = jax.lax.stop_gradient(weights.astype(jnp.float32).mean(axis=1))  # [B, C, T]
     log_share = jax.nn.log_softmax(jnp.where(visible, ranks, -1e30), axis=-1)

@@ -24,12 +24,12 @@ class Attention(nnx.Module):
             D, N, H = config.width, config.heads, config.head_size
         std = config.init_std
         with point("Attention.query_key_value", D, N, H, std, rngs):
-            with point("Attention.kv_heads", config):
+            with point("Attention.kv_heads", config, D, N, H):
                 K = config.kv_heads
             with point("Attention.query", D, N, K, H, std, rngs):
                 self.query = Linear("BTD,DNH->BTNH", (D, N, H), ("embed", "heads", "head_size"), std, rngs)
             self.key = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
-            with point("Attention.value"):
+            with point("Attention.value", D, N, K, H):
                 self.value = Linear("BTD,DKH->BTKH", (D, K, H), ("embed", "kv_heads", "head_size"), std, rngs)
         self.out = Linear("BTNH,NHD->BTD", (N, H, D), ("heads", "head_size", "embed"), std, rngs)
         point("Attention.parameters", config, rngs, D, N, H, K=config.kv_heads)

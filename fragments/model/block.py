@@ -26,18 +26,14 @@ class Block(nnx.Module):
     def __call__(self, x: Array) -> Array:
         with point("Block.normed_attention", x):
             h = self.attention_norm(x)
-            point("Block.attention_input", x, h)
             h = self.attention(h)
         point("Block.attention", h)
         x = shard(x + h, "batch", "sequence", "residual")
         with point("Block.normed_mlp", x):
             h = self.mlp_norm(x)
-            point("Block.mlp_input", x, h)
             h = self.mlp(h)
-        point("Block.mlp", h)
-        x = shard(x + h, "batch", "sequence", "residual")
-        point("Block.output", x)
-        return x
+        point("Block.mlp", x, h)
+        return shard(x + h, "batch", "sequence", "residual")
 
 
 @splice("hf.layer_tensors")

@@ -9,7 +9,7 @@ from flax import nnx
 from jax import Array
 
 from generator.language import layers, provide, requires, splice
-from generator.language.roles import Linear, Norm, PositiveInt
+from generator.language.roles import Linear, Norm, PositiveInt, shard
 
 requires("scaled_embedding")
 
@@ -62,10 +62,11 @@ def _(self, config, rngs):
     self.input_post_norm = Norm(config.width, config.norm_epsilon)
 
 
-@splice("Block.output", before="layer_scalar")
-def _(self, x, layer_input):
+@splice("Block.mlp", after="post_norms", before="layer_scalar")
+def _(self, x, h, layer_input):
+    x = shard(x + h, "batch", "sequence", "residual")
     gated = jax.nn.gelu(self.input_gate(x)) * layer_input  # [B, T, P]
-    x = x + self.input_post_norm(self.input_out(gated))
+    h = self.input_post_norm(self.input_out(gated))
 
 
 @splice("flops", after="swiglu experts")

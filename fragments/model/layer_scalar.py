@@ -15,9 +15,10 @@ def _(self):
     self.scalar = nnx.Param(jnp.ones(1), axes=(None,))  # of the checkpoint: it is not trained
 
 
-@splice("Block.output")
-def _(self, x):
-    x = x * jax.lax.stop_gradient(self.scalar[...]).astype(x.dtype)
+@splice("Block.mlp", after="post_norms")
+def _(self, x, h):
+    scalar = jax.lax.stop_gradient(self.scalar[...]).astype(x.dtype)
+    x, h = scalar * x, scalar * h
 
 
 @splice("hf.layer_tensors")

@@ -46,7 +46,7 @@ class LightningAttention(nnx.Module):
         self.out = Linear("BTNH,NHD->BTD", (N, H, D), ("heads", "head_size", "embed"), std, rngs)
 
     def __call__(self, x: Array, rates: Array = threaded(), segment_ids: Array | None = threaded()) -> Array:
-        heads = jax.nn.silu(checkpoint_name(self.query_key_value(x), "query_key_value")).astype(jnp.float32)
+        heads = jax.nn.silu(checkpoint_name(self.query_key_value(x), "key_value")).astype(jnp.float32)
         q, k, v = jnp.moveaxis(heads, 3, 0)  # [B, T, N, H]
         gate = checkpoint_name(self.gate(x), "gate")
         with point("LightningAttention.read", q, k, v, rates):
@@ -65,8 +65,8 @@ def _(self, config, rngs):
 
 @splice("Block.normed_attention")
 def _(self, x, h):
-    h = self.lightning_norm(x)
-    point("Block.lightning_input", x, h)
+    with point("Block.lightning_input", x):
+        h = self.lightning_norm(x)
     h = self.lightning(h)
 
 

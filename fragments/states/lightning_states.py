@@ -22,8 +22,8 @@ class RecurrentState(NamedTuple):
 
 
 def empty_states(config: ModelConfig, slots: int) -> RecurrentState:
-    """Returns zeroed states: `slots` for each layer that has one."""
-    shape = slots, layers.scanned, config.heads, config.head_size, config.head_size
+    """Returns zeroed states: `slots` for each layer that has one; at least one layer, as JAX traces empty scans."""
+    shape = slots, max(layers.scanned, 1), config.heads, config.head_size, config.head_size
     return RecurrentState(shard(jnp.zeros(shape, jnp.float32), None, None, "heads", None, None))
 
 

@@ -29,7 +29,8 @@ def attend_slowly(q, k, v, index, segment_ids):
         seen = np.array([s for s in range(t + 1) if segment_ids[b, s] == segment_ids[b, t]])
         ranks = np.maximum(index.query[b, t] @ index.key[b, seen].T, 0).T @ index.weight[b, t]
         order = np.argsort(-ranks, kind="stable")[:HIGHEST]
-        seen, shares = seen[order], softmax(ranks[order])
+        seen = seen[order]
+        shares = softmax(ranks[order])
         weights = [softmax(k[b, seen, n] @ q[b, t, n] / np.sqrt(H)) for n in range(N)]
         out[b, t] = [weights[n] @ v[b, seen, n] for n in range(N)]
         target = np.mean(weights, axis=0)

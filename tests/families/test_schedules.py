@@ -28,6 +28,7 @@ SIZES = {
     "falcon_h1": {"layers": 2, "heads": 4},
     "nemotron_h": {"layers": 19, "heads": 4, "head_size": 8},
     "deepseek_v32": {"layers": 3},
+    "minimax": {"layers": 8, "head_size": 8},
     "gemma4": {"window": 9, "heads": 4, "kv_heads": 2, "head_size": 8, "global_head_size": 12},
 }
 SETTINGS = (
@@ -46,7 +47,9 @@ def requests_of(rng: np.random.Generator, shared: list[int], page: int, chunk: i
         yield prompt, int(rng.integers(1, LONGEST - len(prompt))) // 2 + 1, float(rng.choice([0, 0, 1]))
 
 
-FAMILIES = [pytest.param(it, marks=pytest.mark.slow if it in ("bamba", "nemotron_h") else ()) for it in SIZES]
+FAMILIES = [
+    pytest.param(it, marks=pytest.mark.slow if it in ("bamba", "nemotron_h", "minimax") else ()) for it in SIZES
+]
 
 
 def small(package, family: str):

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from generator.package.config import merge_fields, write_presets
 from generator.recipe.library import Library
+from generator.recipe.recipe import select
 from generator.weaver import weave
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -104,3 +106,11 @@ def test_muon_makes_the_matrices_of_layers_orthogonal(tmp_path):
 @pytest.mark.slow
 def test_layers_that_are_no_whole_period_are_refused(tmp_path):
     assert run("", LEFT_OVER, tmp_path, "gemma2") == "--layers 5: must be a multiple of the period, 2"
+
+
+def test_the_presets_of_every_architecture_are_complete():
+    """Also of those of which no package is listed, and those taken over from a base."""
+    library = Library.read([ROOT])
+    for name in library.architectures():
+        recipe = select(name, "cpu", library)
+        write_presets(recipe, merge_fields(recipe))
