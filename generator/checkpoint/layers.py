@@ -60,6 +60,9 @@ def evaluate_where(expression: str, names: dict[str, Any], line: Origin, where: 
     """
     try:
         return bool(evaluate(expression, names))
+    except KeyError as error:
+        reason = f"the setting {error.args[0]} is left out, which the `where` at {line} reads"
+        raise KindError(reason, expression, names["hf"], line, where) from None
     except Exception as error:  # of any class, as the expression is anybody's
         reason = f"the `where` at {line} cannot be evaluated: {type(error).__name__}: {error}"
         raise KindError(reason, expression, names["hf"], line, where) from None
