@@ -61,8 +61,9 @@ def divergence(weights: Array, ranks: Array, visible: Array) -> Array:
     """Returns the Kullback-Leibler divergence of ranks from weights, for each token, [B, C] in nats.
 
     Weights [B, N, C, T], of which the mean over heads counts, have no gradient; ranks [B, C, T] of visible keys have.
+    All are in fp32: rounded weights do not sum to 1.
     """
-    target = jax.lax.stop_gradient(weights.astype(jnp.float32).mean(axis=1))  # [B, C, T]
+    target = jax.lax.stop_gradient(weights.mean(axis=1))  # [B, C, T]
     log_share = jax.nn.log_softmax(jnp.where(visible, ranks, -1e30), axis=-1)
     return jnp.sum(xlogy(target, target) - target * log_share, axis=-1)
 
@@ -99,8 +100,8 @@ def attend_selected(
         visible = visible & highest(ranks, count)
         scores = jnp.einsum("BCNH,BTNH->BNCT", q, k.astype(q.dtype), preferred_element_type=jnp.float32)
         scores = jnp.where(visible[:, None], scale * scores, -1e30)
-        weights = jax.nn.softmax(scores, axis=-1).astype(q.dtype)
-        context = jnp.einsum("BNCT,BTNU->BCNU", weights, v.astype(q.dtype))
+        weights = jax.nn.softmax(scores, axis=-1)
+        context = jnp.einsum("BNCT,BTNU->BCNU", weights.astype(q.dtype), v.astype(q.dtype))
         return context, divergence(weights, ranks, visible)
 
     context, index_divergence = map_blocks(attend_block, (q, index.query, index.weight, places, segment_ids), 128)

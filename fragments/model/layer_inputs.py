@@ -5,6 +5,7 @@ Source: Google DeepMind 2025, Gemma 3n (its released code).
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax import Array
 
@@ -38,10 +39,8 @@ class LayerInputs(nnx.Module):
 
 def by_layer(x: Array, config: ModelConfig) -> Array | tuple:
     """Takes inputs [B, T, L, P] apart: for each stack of layers, those of its layers, [layers, B, T, P]."""
-    numbers = layers.stacks
-    structure = jax.tree.structure(layers.stacked(lambda group: group.count))
-    stacks = [jnp.moveaxis(x[:, :, jnp.array(of_stack)], 2, 0) for of_stack in numbers.values()]
-    return jax.tree.unflatten(structure, stacks)
+    x = jnp.moveaxis(x, 2, 0)  # [L, B, T, P]
+    return layers.stacked(lambda group: x[np.array(group.numbers)])
 
 
 @splice("Decoder.parameters", before="lora")

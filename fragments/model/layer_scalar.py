@@ -18,7 +18,8 @@ def _(self):
 @splice("Block.mlp", after="post_norms")
 def _(self, x, h):
     scalar = jax.lax.stop_gradient(self.scalar[...]).astype(x.dtype)
-    x, h = scalar * x, scalar * h
+    x = scalar * x
+    h = scalar * h
 
 
 @splice("hf.layer_tensors")

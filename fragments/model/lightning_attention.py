@@ -16,17 +16,16 @@ from generator.language.roles import Linear, ModelConfig, Norm, scan_states
 requires("state_space")
 
 
-def forgetting_rates(config: ModelConfig) -> Array:
-    """Returns the rates at which heads forget, [L, N] of each stack of layers with lightning attention.
+def forgetting_rates(config: ModelConfig) -> Array | tuple:
+    """Returns the rates at which heads forget, for each stack of layers with lightning attention, [layers, N].
 
-    Head n of N has 2^(-8 n / N), times the share of the layers that are above its own.
+    Head n, from 1 to N, has 2^(-8 n / N), times the share of the layers that are above its own: those of the last
+    layer are near 0, as in the released code.
     """
     of_heads = 2.0 ** (-8 * np.arange(1, config.heads + 1) / config.heads)
-    after = 1 + 1e-5 - np.arange(config.layers) / (config.layers - 1 + 1e-5)
-    rates = np.float32(after[:, None] * of_heads)
-    _, structure = jax.tree.flatten(layers.stacked(lambda group: group.count))
-    mixing = {*layers.numbers}
-    return jax.tree.unflatten(structure, [rates[it] for it in layers.stacks.values() if mixing.issuperset(it)])
+    above = 1 + 1e-5 - np.arange(config.layers) / (config.layers - 1 + 1e-5)  # finite for one layer
+    rates = np.float32(above[:, None] * of_heads)
+    return layers.stacked(lambda group: rates[group.numbers])
 
 
 @provide("Decoder.hidden", per_layer=True)

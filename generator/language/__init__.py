@@ -117,6 +117,7 @@ class Layers:
     def stacked(self, value: Any) -> Any:
         """Becomes `lambda group: ...`, of `group.count` layers, for each group, in the structure that scans take apart.
 
+        `group.numbers` is a range of the numbers of those layers.
         `group.window` is the argument `window` that layers of its kind are made with.
         """
 

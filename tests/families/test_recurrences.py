@@ -87,7 +87,7 @@ def in_steps(rule, tokens, state, segment_ids, rng):
     return np.concatenate(read, axis=1)
 
 
-@pytest.mark.parametrize("cases", mostly_slow([12, 200], 12))
+@pytest.mark.parametrize("cases", mostly_slow([4, 200], 4))
 def test_chunks_and_steps_equal_the_recurrences(models, cases):
     rng = np.random.default_rng(0)
     with jax.enable_x64(True), jax.disable_jit():  # each size would be compiled
@@ -102,7 +102,7 @@ def test_chunks_and_steps_equal_the_recurrences(models, cases):
             np.testing.assert_allclose(y, state_space(*tokens, segment_ids), atol=1e-10)
 
 
-@pytest.mark.parametrize("cases", mostly_slow([12, 200], 12))
+@pytest.mark.parametrize("cases", mostly_slow([4, 200], 4))
 def test_scans_in_parts_equal_the_recurrence(models, cases):
     """Parts of few lengths, next to those of chunks: each length is compiled."""
     rng = np.random.default_rng(0)
@@ -131,7 +131,7 @@ def test_scans_in_parts_equal_the_recurrence(models, cases):
                 found = found[:, -1]
 
 
-@pytest.mark.parametrize("cases", mostly_slow([12, 200], 12))
+@pytest.mark.parametrize("cases", mostly_slow([4, 200], 4))
 def test_steps_of_lightning_attention_equal_the_recurrence(tmp_path, cases):
     """Steps with padding, or with a state after each token."""
     rng = np.random.default_rng(0)

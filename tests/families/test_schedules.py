@@ -10,6 +10,7 @@ import importlib
 import os
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
@@ -18,6 +19,7 @@ from families.weaving import woven
 
 SCHEDULES = int(os.environ.get("SCHEDULES", "6"))
 LONGEST = 64
+RANK_GAP = 1e-4  # ranks of indexers are near 5: two orders of a sum are up to 1e-5 apart
 # sizes of a family: a hybrid with a short convolution, with a delta rule, with Mamba-2, Mamba-2 alone and beside attention,
 # and with layers that keep nothing; an indexer; heads of two sizes
 SIZES = {
@@ -48,7 +50,8 @@ def requests_of(rng: np.random.Generator, shared: list[int], page: int, chunk: i
 
 
 FAMILIES = [
-    pytest.param(it, marks=pytest.mark.slow if it in ("bamba", "nemotron_h", "minimax") else ()) for it in SIZES
+    pytest.param(it, marks=pytest.mark.slow if it in ("qwen3_5", "bamba", "falcon_h1", "nemotron_h", "minimax") else ())
+    for it in SIZES
 ]
 
 
@@ -58,11 +61,26 @@ def small(package, family: str):
     return config, jax.jit(lambda: package.model.Decoder(config, nnx.Rngs(0)))()
 
 
+def record_rank_gaps(package, gaps: list, monkeypatch) -> None:
+    """Makes one pass add, for each layer, how far the last selected key [B, T] of a query ranks above the next one."""
+    module = importlib.import_module(f"{package.engine.__package__}.sparse_attention")
+
+    def highest(scores, count, highest=module.highest):
+        last, following = jnp.moveaxis(jax.lax.top_k(scores, count + 1)[0][..., -2:], -1, 0)
+        jax.debug.callback(gaps.append, jnp.where(following > -jnp.inf, last - following, jnp.inf))
+        return highest(scores, count)
+
+    monkeypatch.setattr(module, "highest", highest)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
-def test_any_schedule_gives_what_one_pass_gives(family, tmp_path):
+def test_any_schedule_gives_what_one_pass_gives(family, tmp_path, monkeypatch):
     package = woven(family, "cpu", tmp_path)
     engine = package.engine
     config, model = small(package, family)
+    gaps, tokens_compared, tokens_left_out = [], 0, 0
+    if hasattr(config, "index_keys"):
+        record_rank_gaps(package, gaps, monkeypatch)
     one_pass = jax.jit(lambda tokens: jax.nn.log_softmax(model(tokens)[0]))
     worst, preempted, cached = 0.0, 0, 0
     known = engine.EngineSettings.__dataclass_fields__.keys()  # snapshots are of recurrent states alone
@@ -93,16 +111,28 @@ def test_any_schedule_gives_what_one_pass_gives(family, tmp_path):
             for request in sent:
                 text = np.zeros((1, LONGEST), np.int32)
                 text[0, : len(request.sequence)] = request.sequence
+                gaps.clear()
                 expected = np.asarray(one_pass(text))[len(request.prompt) - 1 : len(request.sequence) - 1]
-                found = np.array(request.logprobs)
-                worst = max(worst, *np.abs(expected[range(len(found)), request.tokens] - found), 0)
+                jax.effects_barrier()
+                # from a place on where rounding decides which keys are selected, texts are not compared
+                settled = len(request.sequence)
+                if gaps:
+                    settled = np.flatnonzero([*(np.min(gaps, axis=(0, 1)) < RANK_GAP), True])[0]
+                compared = max(min(settled - len(request.prompt) + 1, len(request.tokens)), 0)
+                tokens_compared += compared
+                tokens_left_out += len(request.tokens) - compared
+                expected, tokens = expected[:compared], request.tokens[:compared]
+                found = np.array(request.logprobs)[:compared]
+                worst = max(worst, *np.abs(expected[range(compared), tokens] - found), 0)
                 if request.sampling.temperature == 0:
                     worst = max(worst, *(expected.max(axis=-1) - found), 0)
                 cached += request.cached
         preempted += len(evicted)
     print(
-        f"\n{family}: {SCHEDULES} schedules, at most {worst:.1e} apart; {preempted} preempted, {cached} tokens cached"
+        f"\n{family}: {SCHEDULES} schedules, at most {worst:.1e} apart; {preempted} preempted, {cached} tokens cached, "
+        f"{tokens_compared} compared, {tokens_left_out} left out"
     )
+    assert tokens_left_out < 0.05 * tokens_compared
     assert worst < 1e-4 and cached and (preempted or SCHEDULES < 100)
 
 
