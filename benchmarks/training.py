@@ -31,6 +31,8 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDER = dict(width=512, heads=8, kv_heads=8, head_size=64, mlp_width=1408)
+# of Mamba-2 130M, over fewer tokens
+STATE_SPACES = dict(width=768, layers=24, mamba_heads=24, state_size=128, vocab_size=16_384, batch_size=2)
 # target -> name -> architecture, preset, other settings
 MODELS: dict[str, dict[str, tuple[str, str, dict[str, int]]]] = {
     "cpu": {
@@ -38,6 +40,8 @@ MODELS: dict[str, dict[str, tuple[str, str, dict[str, int]]]] = {
         "tiny-4096": ("llama2", "tiny", dict(sequence_length=4096, batch_size=1)),
         "20M": ("llama2", "tiny", WIDER),
         "qwen3_moe": ("qwen3_moe", "tiny", {}),
+        "qwen3_next": ("qwen3_next", "tiny", {}),
+        "mamba2-100M": ("mamba2", "tiny", STATE_SPACES),
     },
     "gpu": {"7B-4-of-32": ("llama2", "7b", dict(layers=4, batch_size=4))},  # what fits beside the other's memory
 }

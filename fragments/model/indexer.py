@@ -65,7 +65,7 @@ def rotate_start(x: Array, angles: Array) -> Array:
 
 
 class Indexer(nnx.Module):
-    """Ranks keys for queries, by heads of its own: its ranks approach what attention weighs the keys."""
+    """Ranks keys for queries, by heads of its own, which learn to rank as attention's weights do."""
 
     def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         D, Q, J, size, std = config.width, config.query_rank, config.index_heads, config.index_size, config.init_std

@@ -29,7 +29,7 @@ class Pages(NamedTuple):
 
     key: Array  # [P, K, S, H]: P pages of S positions, layer after layer
     value: Array
-    block_tables: Array  # [B, M] int32: the pages of each sequence, counted from its layer's first; 0 is never read
+    block_tables: Array  # [B, M] int32: the pages of each sequence, counted from its layer's first; page 0 is for padding
 
     def write(self, new: "Cache", positions: Array) -> "Pages":
         """Returns the pages with keys and values of stacked layers at positions [B, T]; negative ones are padding."""
@@ -73,7 +73,7 @@ def empty_pages(config: ModelConfig, pages: int, size: int) -> tuple[Array, ...]
 
 
 def pages_per_block(size: int) -> int:
-    """Returns how many pages of `size` positions attention reads at a time."""
+    """Returns how many pages of `size` positions a block of a block table has."""
     return max(setting("kv_block_tokens") // size, 1)
 
 

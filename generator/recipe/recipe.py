@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 from generator.code.traced import Origin
 from generator.errors import LoomError, nearest
 from generator.language.fragment import Fragment
+from generator.recipe.expressions import evaluate
 from generator.recipe.library import Library
 from generator.recipe.parts import (
     Selection,
@@ -166,8 +168,9 @@ def _derive_settings(pattern: Pattern, presets: Presets) -> dict[str, object]:
     """Returns settings that follow from the pattern of the layers.
 
     has_kinds: whether layers differ. one_stack: whether all are scanned together. period: the length of the longest
-    pattern. whole_period: the number that divides the number of layers. few_layers: the smallest number, from two, for
-    a model with every kind of layer; that of the tiny preset where several groups share the layers.
+    pattern. whole_period: the number that divides the number of layers. least_layers: the smallest number for which no
+    group has less than none. few_layers: the smallest number, from two, for a model with every kind of layer; that of
+    the tiny preset where several groups share the layers.
     """
     period, one_group = max(group.period for group in pattern.groups), len(pattern.groups) == 1
     tiny, _ = presets.get("tiny", {}).get("layers", (period, None))
@@ -176,8 +179,21 @@ def _derive_settings(pattern: Pattern, presets: Presets) -> dict[str, object]:
         "one_stack": len(pattern.numbers()) == 1,
         "period": period,
         "whole_period": period if one_group else 1,
+        "least_layers": _find_least_layers(pattern),
         "few_layers": max(period, 2) if one_group else tiny,
     }
+
+
+def _find_least_layers(pattern: Pattern) -> int:
+    """Returns the smallest number of layers for which no group has less than none; 1 where other sizes matter too."""
+    for number in range(1, 10_000):
+        try:
+            counts = [evaluate(group.count, {"config": SimpleNamespace(layers=number)}) for group in pattern.groups]
+        except AttributeError:
+            break
+        if min(counts) >= 0:
+            return number
+    return 1
 
 
 def find_inherited(lineage: Lineage, key: str) -> str:

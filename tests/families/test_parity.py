@@ -104,7 +104,7 @@ def compared(request, tmp_path_factory):
     reference = parity.make_reference(getattr(transformers, family.model), config)
     reference.save_pretrained(folder / "theirs")
     library = fitted(family.architecture, own, folder / "theirs")
-    package = woven(own, "cpu", folder, library)
+    package = woven(own, "cpu", folder, library, parts=("serve",) if family.serves else ())
     assert hasattr(package, "engine") == family.serves
     tokens = np.random.default_rng(0).integers(0, config.vocab_size, (2, family.length), dtype=np.int32)
     return package, reference, folder / "theirs", tokens, case, family

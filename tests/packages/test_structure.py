@@ -108,6 +108,11 @@ def test_layers_that_are_no_whole_period_are_refused(tmp_path):
     assert run("", LEFT_OVER, tmp_path, "gemma2") == "--layers 5: must be a multiple of the period, 2"
 
 
+@pytest.mark.slow
+def test_fewer_layers_than_stand_before_a_period_are_refused(tmp_path):
+    assert run("", LEFT_OVER, tmp_path, "nemotron_h") == "--layers 5: must be at least 8"
+
+
 def test_the_presets_of_every_architecture_are_complete():
     """Also of those of which no package is listed, and those taken over from a base."""
     library = Library.read([ROOT])
