@@ -29,7 +29,7 @@ class Pages(NamedTuple):
 
     key: Array  # [P, K, S, H]: P pages of S positions, layer after layer
     value: Array
-    block_tables: Array  # [B, M] int32: the pages of each sequence, counted from its layer's first; page 0 is for padding
+    block_tables: Array  # [B, M] int32: pages of each sequence, counted from its layer's first; page 0 is for padding
 
     def write(self, new: "Cache", positions: Array) -> "Pages":
         """Returns the pages with keys and values of stacked layers at positions [B, T]; negative ones are padding."""
