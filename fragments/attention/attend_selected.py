@@ -12,7 +12,7 @@ from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 from jax.scipy.special import xlogy
 
-from generator.language import excludes, requires, threaded
+from generator.language import excludes, point, requires, threaded
 
 requires("indexer")
 # whose kernels take no selection of keys
@@ -97,7 +97,8 @@ def attend_selected(
         if segment_ids is not None:
             visible = visible & (own_ids[:, :, None] == segment_ids[:, None])  # [B, C, T]
         ranks = jnp.where(visible, index_scores(query, weight, index_key.astype(query.dtype)), -jnp.inf)
-        visible = visible & highest(ranks, count)
+        with point("attend_selected.selected", visible, ranks, count):
+            visible = visible & highest(ranks, count)
         scores = jnp.einsum("BCNH,BTNH->BNCT", q, k.astype(q.dtype), preferred_element_type=jnp.float32)
         scores = jnp.where(visible[:, None], scale * scores, -1e30)
         weights = jax.nn.softmax(scores, axis=-1)

@@ -150,9 +150,10 @@ def _(parameters, attention, config):
 
 @splice("flops.keys")
 def _(keys, config):
-    seen = min(config.index_keys, config.sequence_length)
-    # twice the mean number of keys, as full FLOPs count the future
-    keys = layers.count * seen * (2 - seen / config.sequence_length)
+    with point("flops.selected_keys", config):
+        seen = min(config.index_keys, config.sequence_length)
+        # twice the mean number of keys, as full FLOPs count the future
+        keys = layers.count * seen * (2 - seen / config.sequence_length)
 
 
 @splice("loss.terms", after="load_balance expert_load router_z mtp_loss")

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from generator.language import requires
+from generator.language import point, requires
 from generator.language.roles import Index, attend_selected, index_scores
 
 requires("attend_selected")
@@ -28,7 +28,8 @@ def attend_slowly(q, k, v, index, segment_ids):
     for b, t in np.ndindex(B, T):
         seen = np.array([s for s in range(t + 1) if segment_ids[b, s] == segment_ids[b, t]])
         ranks = np.maximum(index.query[b, t] @ index.key[b, seen].T, 0).T @ index.weight[b, t]
-        order = np.argsort(-ranks, kind="stable")[:HIGHEST]
+        with point("attend_slowly.selected", ranks):
+            order = np.argsort(-ranks, kind="stable")[:HIGHEST]
         seen = seen[order]
         shares = softmax(ranks[order])
         weights = [softmax(k[b, seen, n] @ q[b, t, n] / np.sqrt(H)) for n in range(N)]
