@@ -29,7 +29,8 @@ STEPS = 20
 
 
 def bytes_of(arrays: Any) -> int:
-    return sum(x.nbytes for x in jax.tree.leaves(arrays))
+    """Returns the bytes of states or pages, without the numbers of first pages."""
+    return sum(x.nbytes for x in jax.tree.leaves(arrays) if x.ndim > 1)
 
 
 def make_engine(family: str, sizes: dict[str, Any], sequences: int, length: int) -> Any:

@@ -14,8 +14,11 @@ requires("index_warm_up")
 
 def test_indexers_alone_learn():
     config = dataclasses.replace(SMALL, index_keys=4, learning_rate=1e-2, warmup_ratio=0.0, steps=30)
-    state, batch, step = state_for(config), random_batch(config), jax.jit(functools.partial(train_step, config=config))
-    before, divergences = arrays(state.model), []
+    step = jax.jit(functools.partial(train_step, config=config))
+    batch = random_batch(config)
+    state = state_for(config)
+    before = arrays(state.model)
+    divergences = []
     for _ in range(config.steps):
         state, metrics = step(state, batch)
         divergences.append(float(metrics["train/index_divergence"]))
