@@ -67,7 +67,10 @@ def _count_expression(node: ast.AST, member: str, source: TracedTree, pattern: P
             return _sum_over_layers({kind.name: _apply_lambda(node, kind.init, source) for kind in having}, pattern)
         stacks, names, numbers = [], {kind.name for kind in having}, iter(pattern.numbers().values())
         for group in pattern.groups:
-            members = [(it, {"count": group.count, "numbers": of_it}) for it, of_it in zip(group.pattern, numbers)]
+            members = [
+                (it, {"count": group.count, "numbers": of_it})
+                for it, of_it in zip(group.pattern, numbers, strict=False)
+            ]
             kinds = [pattern.kinds[name].init | own for name, own in members if name in names]
             each = [_apply_lambda(node, members, source) for members in kinds]
             alike = f"tuple({each[0]} for _ in range({len(each)}))" if each else ""
