@@ -17,7 +17,7 @@ from families.weaving import woven
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recurrences")
-    return {name: woven(name, "cpu", folder, parts=()).model for name in ("qwen3_5", "bamba", "jamba")}
+    return {name: woven(name, "cpu", folder, parts=()).model for name in ("qwen3_5", "bamba", "jamba", "kimi_linear")}
 
 
 def run_tokens(segment_ids, k, v, decay, write, q):
@@ -28,7 +28,7 @@ def run_tokens(segment_ids, k, v, decay, write, q):
         for t in range(q.shape[1]):
             if t and segment_ids[b, t] != segment_ids[b, t - 1]:
                 state[:] = 0
-            state = write(np.exp(decay[b, t, n]) * state, (b, t, n))
+            state = write(np.exp(decay[b, t, n])[..., None] * state, (b, t, n))
             y[b, t, n] = q[b, t, n] @ state
     return y
 
@@ -96,6 +96,10 @@ def test_chunks_and_steps_equal_the_recurrences(models, cases):
             q, k, v, decay, _ = tokens
             empty = np.zeros((q.shape[0], q.shape[2], k.shape[-1], v.shape[-1]))
             y = in_steps(models["qwen3_5"].gated_delta_rule, tokens, empty, segment_ids, rng)
+            np.testing.assert_allclose(y, delta_rule(*tokens, segment_ids), atol=1e-10)
+            of_channels = -rng.exponential(rng.choice([0.1, 1, 50]), k.shape)
+            tokens = q, k, v, of_channels, tokens[4]
+            y = in_steps(models["kimi_linear"].channel_delta_rule, tokens, empty, segment_ids, rng)
             np.testing.assert_allclose(y, delta_rule(*tokens, segment_ids), atol=1e-10)
             tokens = v, decay, k, q
             y = in_steps(models["bamba"].scan_states, tokens, empty, segment_ids, rng)
@@ -167,3 +171,18 @@ def test_the_delta_rule_stays_finite(models, dtype):
     gradients = jax.grad(lambda *x: rule(*x, empty, segment_ids)[0].sum(), argnums=range(5))(*rounded)
     assert all(np.isfinite(x).all() for x in gradients)
     np.testing.assert_allclose(rule(*rounded, empty, segment_ids)[0], delta_rule(*tokens, segment_ids), atol=1e-3)
+
+
+def test_the_delta_rule_of_channels_stays_finite(models):
+    """Where a channel forgets all at once, exponents of what is between tokens, taken apart, would overflow."""
+    *tokens, segment_ids = delta_inputs(np.random.default_rng(1))
+    q, k, v, _, beta = tokens
+    rng = np.random.default_rng(2)
+    decay = -rng.exponential(300, k.shape) * (rng.uniform(size=k.shape) < 0.3)
+    rounded = [x.astype(np.float32) for x in (q, k, v, decay, beta)]
+    empty = np.zeros((q.shape[0], *q.shape[2:], v.shape[-1]), np.float32)
+    rule = models["kimi_linear"].channel_delta_rule
+    gradients = jax.grad(lambda *x: rule(*x, empty, segment_ids)[0].sum(), argnums=range(5))(*rounded)
+    assert all(np.isfinite(x).all() for x in gradients)
+    expected = delta_rule(*(x.astype(np.float64) for x in rounded), segment_ids)
+    np.testing.assert_allclose(rule(*rounded, empty, segment_ids)[0], expected, atol=1e-5)
