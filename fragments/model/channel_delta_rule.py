@@ -61,7 +61,8 @@ def channel_delta_rule(
     if segment_ids is None:
         segment_ids = jnp.zeros((B, T), jnp.int32)
     inputs = [split_chunks(x) for x in (q, k, v, decay, beta)]
-    segments = split_chunks(segment_ids[:, :, None], "edge")  # [T / C, B, 1, C]
+    segment_ids = jnp.pad(segment_ids, [(0, 0), (0, -T % CHUNK)], "edge")  # padding is no segment of its own
+    segments = split_chunks(segment_ids[:, :, None])  # [T / C, B, 1, C]
     causal = jnp.tril(jnp.ones((CHUNK, CHUNK), bool))
     # computed again in the backward pass: what pairs of tokens have for each channel is large
     multiply = jax.checkpoint(decayed_products, prevent_cse=False)

@@ -28,9 +28,9 @@ class KimiDeltaAttention(nnx.Module):
     """Projects to heads, convolves them over tokens, applies the delta rule, and projects a gated norm back."""
 
     def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
-        D, N, H, S = config.width, config.delta_heads, config.delta_head_size, config.convolution_size
-        self.epsilon, std = config.norm_epsilon, config.init_std
-        axes = "embed", "heads", "head_size"
+        self.epsilon = config.norm_epsilon
+        D, N, H = config.width, config.delta_heads, config.delta_head_size
+        S, std, axes = config.convolution_size, config.init_std, ("embed", "heads", "head_size")
         self.query = Linear("BTD,DNH->BTNH", (D, N, H), axes, std, rngs)
         self.key = Linear("BTD,DNH->BTNH", (D, N, H), axes, std, rngs)
         self.value = Linear("BTD,DNH->BTNH", (D, N, H), axes, std, rngs)
@@ -50,19 +50,18 @@ class KimiDeltaAttention(nnx.Module):
         self.out = Linear("BTNH,NHD->BTD", (N, H, D), ("heads", "head_size", "embed"), std, rngs)
 
     def __call__(self, x: Array, segment_ids: Array | None = threaded()) -> Array:
-        q, k, v = self.query(x), self.key(x), self.value(x)  # [B, T, N, H]
-        q, k, v = checkpoint_name(q, "query"), checkpoint_name(k, "key"), checkpoint_name(v, "value")
-        gate = checkpoint_name(self.gate(self.gate_latent(x)), "gate")
+        q, k = checkpoint_name(self.query(x), "query"), checkpoint_name(self.key(x), "key_value")  # [B, T, N, H]
+        v, gate = checkpoint_name(self.value(x), "key_value"), checkpoint_name(self.gate(self.gate_latent(x)), "gate")
         step = jax.nn.softplus(self.step(self.step_latent(x)).astype(jnp.float32) + self.step_bias)
         decay = -jnp.exp(self.log_rate[:, None]) * step  # [B, T, N, H]
         beta = jax.nn.sigmoid(self.beta(x).astype(jnp.float32))  # [B, T, N]
-        with point("KimiDeltaAttention.convolve", x, q, k, v):
-            q = convolve(q, self.query_kernel.astype(x.dtype), segment_ids)
-            k = convolve(k, self.key_kernel.astype(x.dtype), segment_ids)
-            v = convolve(v, self.value_kernel.astype(x.dtype), segment_ids)
-        q, k, v = (jax.nn.silu(heads).astype(jnp.float32) for heads in (q, k, v))
-        q = unit(q) * q.shape[-1] ** -0.5
-        k = unit(k)
+        with point("KimiDeltaAttention.convolve", q, k, v):
+            q = convolve(q, self.query_kernel[...], segment_ids)
+            k = convolve(k, self.key_kernel[...], segment_ids)
+            v = convolve(v, self.value_kernel[...], segment_ids)
+        q = unit(jax.nn.silu(q)) * q.shape[-1] ** -0.5
+        k = unit(jax.nn.silu(k))
+        v = jax.nn.silu(v).astype(jnp.float32)
         with point("KimiDeltaAttention.read", q, k, v, decay, beta):
             B, _, N, H = q.shape
             empty = jnp.zeros((B, N, H, H), jnp.float32)
@@ -88,8 +87,9 @@ def _(self, x, h):
 def _(parameters, config):
     heads = config.delta_heads * config.delta_head_size
     of_layer = config.width * (4 * heads + config.delta_heads + 2 * config.delta_head_size)
-    # two projections from latents; the state is read twice, and written
-    of_layer += (2 + 3) * config.delta_head_size * heads + 3 * config.convolution_size * heads
+    of_layer += 2 * config.delta_head_size * heads  # of what decays and gates are projected from
+    of_layer += 3 * config.convolution_size * heads
+    of_layer += 3 * config.delta_head_size * heads  # the state is read twice, and written
     parameters += layers.count * of_layer
 
 

@@ -25,8 +25,8 @@ class RecurrentState(NamedTuple):
 
 
 def empty_states(config: ModelConfig, slots: int) -> RecurrentState:
-    """Returns zeroed states: `slots` for each layer that has one."""
-    of_layers = slots, layers.scanned
+    """Returns zeroed states: `slots` for each layer that has one; at least one layer, as JAX traces empty scans."""
+    of_layers = slots, max(layers.scanned, 1)
     N, H = config.delta_heads, config.delta_head_size
     inputs = jnp.zeros((*of_layers, config.convolution_size - 1, N, H), config.dtype)
     inputs = shard(inputs, None, None, None, "heads", None)
@@ -66,14 +66,14 @@ def delta_rule_after(
 
 
 @splice("KimiDeltaAttention.convolve")
-def _(self, x, q, k, v, states, state_cache):
+def _(self, q, k, v, states, state_cache):
     if states is None:
         proceed()
     else:
         before = states.before(state_cache)
-        q, queries = convolve_after(before.queries, q, self.query_kernel.astype(x.dtype), states.counts)
-        k, keys = convolve_after(before.keys, k, self.key_kernel.astype(x.dtype), states.counts)
-        v, values = convolve_after(before.values, v, self.value_kernel.astype(x.dtype), states.counts)
+        q, queries = convolve_after(before.queries, q, self.query_kernel, states.counts)
+        k, keys = convolve_after(before.keys, k, self.key_kernel, states.counts)
+        v, values = convolve_after(before.values, v, self.value_kernel, states.counts)
         state_cache = state_cache._replace(after=before._replace(queries=queries, keys=keys, values=values))
 
 

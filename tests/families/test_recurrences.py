@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 from selected import mostly_slow
 
 from families.weaving import woven
@@ -173,16 +174,32 @@ def test_the_delta_rule_stays_finite(models, dtype):
     np.testing.assert_allclose(rule(*rounded, empty, segment_ids)[0], delta_rule(*tokens, segment_ids), atol=1e-3)
 
 
-def test_the_delta_rule_of_channels_stays_finite(models):
+@pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
+def test_the_delta_rule_of_channels_stays_finite(models, dtype):
     """Where a channel forgets all at once, exponents of what is between tokens, taken apart, would overflow."""
-    *tokens, segment_ids = delta_inputs(np.random.default_rng(1))
+    rng = np.random.default_rng(1)
+    *tokens, segment_ids = delta_inputs(rng)
     q, k, v, _, beta = tokens
-    rng = np.random.default_rng(2)
     decay = -rng.exponential(300, k.shape) * (rng.uniform(size=k.shape) < 0.3)
-    rounded = [x.astype(np.float32) for x in (q, k, v, decay, beta)]
+    assert q.shape[1] > 64 and -decay[:, :64].sum(axis=1).max() > 1000  # exp(1000) is no number of fp64 either
+    tokens = [x.astype(dtype).astype(np.float64) for x in (q, k, v, decay, beta)]
+    rounded = [x.astype(np.float32) for x in tokens]
     empty = np.zeros((q.shape[0], *q.shape[2:], v.shape[-1]), np.float32)
     rule = models["kimi_linear"].channel_delta_rule
     gradients = jax.grad(lambda *x: rule(*x, empty, segment_ids)[0].sum(), argnums=range(5))(*rounded)
     assert all(np.isfinite(x).all() for x in gradients)
-    expected = delta_rule(*(x.astype(np.float64) for x in rounded), segment_ids)
-    np.testing.assert_allclose(rule(*rounded, empty, segment_ids)[0], expected, atol=1e-5)
+    np.testing.assert_allclose(rule(*rounded, empty, segment_ids)[0], delta_rule(*tokens, segment_ids), atol=1e-5)
+
+
+def test_gradients_of_kimi_delta_attention_are_finite_in_bfloat16(models):
+    """Where it forgets most of its state at each token, and where it forgets all of it."""
+    config = importlib.import_module(f"{models['kimi_linear'].__package__}.config").PRESETS["tiny"]
+    layer = models["kimi_linear"].KimiDeltaAttention(config, nnx.Rngs(0))
+    x = jax.random.normal(jax.random.key(0), (2, 100, config.width), jnp.bfloat16)
+    segment_ids = jnp.arange(100)[None] // 40 + jnp.zeros((2, 1), jnp.int32)
+    gradient = jax.jit(jax.grad(lambda layer, x: layer(x, segment_ids).astype(jnp.float32).sum(), argnums=(0, 1)))
+    for bias in 0.0, 100.0:
+        layer.step_bias[...] = jnp.full_like(layer.step_bias[...], bias)
+        gradients = jax.tree.leaves(gradient(layer, x))
+        assert all(np.isfinite(x.astype(np.float32)).all() for x in gradients)
+        assert sum(np.any(x != 0) for x in gradients) > 10

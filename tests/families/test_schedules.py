@@ -19,7 +19,7 @@ from families.weaving import woven
 SCHEDULES = int(os.environ.get("SCHEDULES", "6"))
 LONGEST = 64
 # sizes of a family: a hybrid with a short convolution, with a delta rule, with Mamba-2, Mamba-2 alone and beside attention,
-# and with layers that keep nothing; an indexer; heads of two sizes
+# and with layers that keep nothing; an indexer; heads of two sizes; a delta rule beside latents
 SIZES = {
     "lfm2": {"layers": 6},
     "qwen3_5": {"layers": 4},
@@ -29,6 +29,7 @@ SIZES = {
     "nemotron_h": {"layers": 19, "heads": 4, "head_size": 8},
     "deepseek_v32": {"layers": 3},
     "minimax": {"layers": 8, "head_size": 8, "init_std": 0.1},  # with 0.2, noise of 0.5 % in weights moves it by a nat
+    "kimi_linear": {"layers": 7, "delta_head_size": 8},
     "gemma4": {"window": 9, "heads": 4, "kv_heads": 2, "head_size": 8, "global_head_size": 12},
 }
 SETTINGS = (
@@ -48,7 +49,8 @@ def requests_of(rng: np.random.Generator, shared: list[int], page: int, chunk: i
 
 
 FAMILIES = [
-    pytest.param(it, marks=pytest.mark.slow if it in ("bamba", "nemotron_h", "minimax") else ()) for it in SIZES
+    pytest.param(it, marks=pytest.mark.slow if it in ("bamba", "nemotron_h", "minimax", "kimi_linear") else ())
+    for it in SIZES
 ]
 
 
