@@ -29,7 +29,7 @@ SIZES = {
     "nemotron_h": {"layers": 19, "heads": 4, "head_size": 8},
     "deepseek_v32": {"layers": 3},
     "minimax": {"layers": 8, "head_size": 8, "init_std": 0.1},  # with 0.2, noise of 0.5 % in weights moves it by a nat
-    "kimi_linear": {"layers": 7, "delta_head_size": 8},
+    "kimi_linear": {"layers": 7, "delta_head_size": 16, "experts": 4, "init_std": 0.1},  # which tokens use all of
     "gemma4": {"window": 9, "heads": 4, "kv_heads": 2, "head_size": 8, "global_head_size": 12},
 }
 SETTINGS = (
