@@ -29,8 +29,9 @@ class KimiDeltaAttention(nnx.Module):
 
     def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
         self.epsilon = config.norm_epsilon
-        D, N, H = config.width, config.delta_heads, config.delta_head_size
-        S, std, axes = config.convolution_size, config.init_std, ("embed", "heads", "head_size")
+        D, N, H, S = config.width, config.delta_heads, config.delta_head_size, config.convolution_size
+        std = config.init_std
+        axes = "embed", "heads", "head_size"
         self.query = Linear("BTD,DNH->BTNH", (D, N, H), axes, std, rngs)
         self.key = Linear("BTD,DNH->BTNH", (D, N, H), axes, std, rngs)
         self.value = Linear("BTD,DNH->BTNH", (D, N, H), axes, std, rngs)

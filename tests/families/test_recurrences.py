@@ -65,9 +65,9 @@ def selective_scan(x, step, rate, write, read, is_first):
     return np.einsum("BTMS,BTS->BTM", states, read), states
 
 
-def delta_inputs(rng: np.random.Generator, alike: bool = False):
+def delta_inputs(rng: np.random.Generator, alike: bool = False, sizes: tuple[int, ...] = ()):
     """Random tokens; `alike`: keys that hardly differ, written in full: powers of their products grow."""
-    B, T, N, H, V = (*rng.integers((1, 1), (3, 150)), *rng.integers(1, 5, 3))
+    B, T, N, H, V = sizes or (*rng.integers((1, 1), (3, 150)), *rng.integers(1, 5, 3))
     q, k, v = (rng.normal(size=(B, T, N, size)) for size in (H, H, V))
     k = (np.ones_like(k) + 1e-3 * k) if alike else k
     q, k = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (q, k))
@@ -97,10 +97,6 @@ def test_chunks_and_steps_equal_the_recurrences(models, cases):
             q, k, v, decay, _ = tokens
             empty = np.zeros((q.shape[0], q.shape[2], k.shape[-1], v.shape[-1]))
             y = in_steps(models["qwen3_5"].gated_delta_rule, tokens, empty, segment_ids, rng)
-            np.testing.assert_allclose(y, delta_rule(*tokens, segment_ids), atol=1e-10)
-            of_channels = -rng.exponential(rng.choice([0.1, 1, 50]), k.shape)
-            tokens = q, k, v, of_channels, tokens[4]
-            y = in_steps(models["kimi_linear"].channel_delta_rule, tokens, empty, segment_ids, rng)
             np.testing.assert_allclose(y, delta_rule(*tokens, segment_ids), atol=1e-10)
             tokens = v, decay, k, q
             y = in_steps(models["bamba"].scan_states, tokens, empty, segment_ids, rng)
@@ -134,6 +130,24 @@ def test_scans_in_parts_equal_the_recurrence(models, cases):
                 found = recur(*of_part[5:], found)
                 np.testing.assert_allclose(found, states[:, start:end], atol=1e-10)
                 found = found[:, -1]
+
+
+@pytest.mark.parametrize("cases", mostly_slow([12, 200], 12))
+def test_the_delta_rule_of_channels_in_parts_equals_the_recurrence(models, cases):
+    """Parts of few lengths, next to those of chunks: each length is compiled."""
+    rng, rule = np.random.default_rng(0), jax.jit(models["kimi_linear"].channel_delta_rule)
+    with jax.enable_x64(True):
+        for _ in range(cases):
+            lengths = rng.choice([1, 63, 64, 130], rng.integers(1, 4))
+            *tokens, segment_ids = delta_inputs(rng, sizes=(2, lengths.sum(), 2, 3, 4))
+            tokens[3] = -rng.exponential(rng.choice([0.1, 1, 50]), tokens[1].shape)
+            ends = np.cumsum(lengths)
+            for start in ends[:-1]:  # where a segment begins, the state would not be 0
+                segment_ids[:, start:] -= segment_ids[:, start, None] - segment_ids[:, start - 1, None]
+            expected, state = delta_rule(*tokens, segment_ids), np.zeros((2, 2, 3, 4))
+            for start, end in zip(ends - lengths, ends, strict=True):
+                y, state = rule(*(x[:, start:end] for x in tokens), state, segment_ids[:, start:end])
+                np.testing.assert_allclose(y, expected[:, start:end], atol=1e-10)
 
 
 @pytest.mark.parametrize("cases", mostly_slow([12, 200], 12))
