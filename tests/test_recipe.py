@@ -56,7 +56,7 @@ x = 1
     def test_settings_of_the_target_win(self):
         assert self.recipe().settings == {
             **{"kind": "fast", "heads": 2, "base": 1, "has_kinds": False, "one_stack": True},
-            **{"period": 1, "whole_period": 1, "few_layers": 2},
+            **{"period": 1, "whole_period": 1, "layers_outside": 0, "least_layers": 1, "few_layers": 2},
             **{"architecture": "toy", "target": "any", "package": "toy_any", "title": "A"},
         }
 

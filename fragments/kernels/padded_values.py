@@ -8,7 +8,7 @@ from generator.language.roles import attend
 requires("latent_attention")
 
 
-@splice("Attention.attend_heads")
+@splice("Attention.attend_heads", optional=True)  # some layers may not attend
 def _(q, k, v, context):
     size = v.shape[-1]
     v = jnp.pad(v, ((0, 0), (0, 0), (0, 0), (0, q.shape[-1] - size)))  # the kernel has one head size

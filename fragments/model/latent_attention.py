@@ -8,10 +8,9 @@ from flax import nnx
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
-from generator.language import excludes, layers, point, requires, splice
+from generator.language import excludes, layers, point, splice
 from generator.language.roles import Cache, Linear, Norm, Pages, PositiveInt, attend, attend_cached, rotate
 
-requires("rope")
 excludes("grouped_queries", "multi_head")
 
 
@@ -69,12 +68,12 @@ def rotate_end(x: Array, angles: Array) -> Array:
     return jnp.concatenate([x[..., :-size], rotate(x[..., -size:], angles)], axis=-1)
 
 
-@splice("rotary_angles.size", "check_config.rotated")
+@splice("rotary_angles.size", "check_config.rotated", optional=True)
 def _(size, config):
     size = config.rope_size
 
 
-@splice("Attention.rotate")
+@splice("Attention.rotate", optional=True)
 def _(q, k, angles):
     q, k = rotate_end(q, angles), rotate(k, angles)
 

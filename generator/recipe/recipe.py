@@ -168,17 +168,21 @@ def _derive_settings(pattern: Pattern, presets: Presets) -> dict[str, object]:
     """Returns settings that follow from the pattern of the layers.
 
     has_kinds: whether layers differ. one_stack: whether all are scanned together. period: the length of the longest
-    pattern. whole_period: the number that divides the number of layers. least_layers: the smallest number for which no
-    group has less than none. few_layers: the smallest number, from two, for a model with every kind of layer; that of
-    the tiny preset where several groups share the layers.
+    pattern. whole_period: the number that divides the number of layers but for the layers_outside, those of groups with
+    a fixed count. least_layers: the smallest number for which no group has less than none. few_layers: the smallest
+    number, from two, for a model with every kind of layer; that of the tiny preset where several groups share the
+    layers.
     """
     period, one_group = max(group.period for group in pattern.groups), len(pattern.groups) == 1
+    fixed = [group for group in pattern.groups if group.count.isdecimal()]
+    others = [group for group in pattern.groups if group not in fixed]
     tiny, _ = presets.get("tiny", {}).get("layers", (period, None))
     return {
         "has_kinds": bool(pattern.kind_fragments or pattern.further),
         "one_stack": len(pattern.numbers()) == 1,
         "period": period,
-        "whole_period": period if one_group else 1,
+        "whole_period": others[0].period if len(others) == 1 else 1,
+        "layers_outside": sum(int(group.count) * group.period for group in fixed),
         "least_layers": _find_least_layers(pattern),
         "few_layers": max(period, 2) if one_group else tiny,
     }

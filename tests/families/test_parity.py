@@ -44,6 +44,7 @@ SHORT = {
     "hunyuan_v1_dense": "stretched",
     "hunyuan_v1_moe": "stretched",
     "jamba": "every_fourth",
+    "kimi_linear": "every_fourth",
     "lfm2": "listed",
     "llama2": "linear",  # model/rope_linear
     "llama4": "scout",

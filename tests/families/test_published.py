@@ -42,6 +42,7 @@ QUICK = [
     bigcode/starcoder2-7b stabilityai/stablelm-2-zephyr-1_6b EleutherAI/pythia-160m CohereForAI/aya-23-8B
     togethercomputer/RedPajama-INCITE-Chat-3B-v1
     Qwen/Qwen1.5-MoE-A2.7B-Chat deepseek-ai/DeepSeek-V2-Lite ibm-granite/granite-3.1-3b-a800m-instruct
+    moonshotai/Kimi-Linear-48B-A3B-Instruct
 """.split(),
 ]
 TYPES = {name: find_inherited(lineage_of(name, LIBRARY), "model_type") for name in LIBRARY.architectures()}
@@ -69,6 +70,9 @@ def shrunk(hf: dict) -> dict:
     for name in "layer_types", "no_rope_layers":
         if name in hf:
             small[name] = hf[name][:layers]
+    if linear := hf.get("linear_attn_config"):
+        of_layers = {name: [n for n in linear[name] if n <= layers] for name in ("full_attn_layers", "kda_layers")}
+        small["linear_attn_config"] = linear | of_layers | {"num_heads": heads, "head_dim": 8}
     if "moe_layers" in hf:
         small["moe_layers"] = [layer for layer in hf["moe_layers"] if layer < layers]
     if "long_factor" in (scaling := hf.get("rope_scaling") or {}):

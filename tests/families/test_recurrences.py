@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 from selected import mostly_slow
 
 from families.weaving import woven
@@ -17,7 +18,7 @@ from families.weaving import woven
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recurrences")
-    return {name: woven(name, "cpu", folder, parts=()).model for name in ("qwen3_5", "bamba", "jamba")}
+    return {name: woven(name, "cpu", folder, parts=()).model for name in ("qwen3_5", "bamba", "jamba", "kimi_linear")}
 
 
 def run_tokens(segment_ids, k, v, decay, write, q):
@@ -28,7 +29,7 @@ def run_tokens(segment_ids, k, v, decay, write, q):
         for t in range(q.shape[1]):
             if t and segment_ids[b, t] != segment_ids[b, t - 1]:
                 state[:] = 0
-            state = write(np.exp(decay[b, t, n]) * state, (b, t, n))
+            state = write(np.exp(decay[b, t, n])[..., None] * state, (b, t, n))
             y[b, t, n] = q[b, t, n] @ state
     return y
 
@@ -64,9 +65,9 @@ def selective_scan(x, step, rate, write, read, is_first):
     return np.einsum("BTMS,BTS->BTM", states, read), states
 
 
-def delta_inputs(rng: np.random.Generator, alike: bool = False):
+def delta_inputs(rng: np.random.Generator, alike: bool = False, sizes: tuple[int, ...] = ()):
     """Random tokens; `alike`: keys that hardly differ, written in full: powers of their products grow."""
-    B, T, N, H, V = (*rng.integers((1, 1), (3, 150)), *rng.integers(1, 5, 3))
+    B, T, N, H, V = sizes or (*rng.integers((1, 1), (3, 150)), *rng.integers(1, 5, 3))
     q, k, v = (rng.normal(size=(B, T, N, size)) for size in (H, H, V))
     k = (np.ones_like(k) + 1e-3 * k) if alike else k
     q, k = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (q, k))
@@ -132,6 +133,24 @@ def test_scans_in_parts_equal_the_recurrence(models, cases):
 
 
 @pytest.mark.parametrize("cases", mostly_slow([4, 200], 4))
+def test_the_delta_rule_of_channels_in_parts_equals_the_recurrence(models, cases):
+    """Parts of few lengths, next to those of chunks: each length is compiled."""
+    rng, rule = np.random.default_rng(0), jax.jit(models["kimi_linear"].channel_delta_rule)
+    with jax.enable_x64(True):
+        for _ in range(cases):
+            lengths = rng.choice([1, 63, 64, 130], rng.integers(1, 4))
+            *tokens, segment_ids = delta_inputs(rng, sizes=(2, lengths.sum(), 2, 3, 4))
+            tokens[3] = -rng.exponential(rng.choice([0.1, 1, 50]), tokens[1].shape)
+            ends = np.cumsum(lengths)
+            for start in ends[:-1]:  # where a segment begins, the state would not be 0
+                segment_ids[:, start:] -= segment_ids[:, start, None] - segment_ids[:, start - 1, None]
+            expected, state = delta_rule(*tokens, segment_ids), np.zeros((2, 2, 3, 4))
+            for start, end in zip(ends - lengths, ends, strict=True):
+                y, state = rule(*(x[:, start:end] for x in tokens), state, segment_ids[:, start:end])
+                np.testing.assert_allclose(y, expected[:, start:end], atol=1e-10)
+
+
+@pytest.mark.parametrize("cases", mostly_slow([4, 200], 4))
 def test_steps_of_lightning_attention_equal_the_recurrence(tmp_path, cases):
     """Steps with padding, or with a state after each token."""
     rng = np.random.default_rng(0)
@@ -167,3 +186,34 @@ def test_the_delta_rule_stays_finite(models, dtype):
     gradients = jax.grad(lambda *x: rule(*x, empty, segment_ids)[0].sum(), argnums=range(5))(*rounded)
     assert all(np.isfinite(x).all() for x in gradients)
     np.testing.assert_allclose(rule(*rounded, empty, segment_ids)[0], delta_rule(*tokens, segment_ids), atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
+def test_the_delta_rule_of_channels_stays_finite(models, dtype):
+    """Where a channel forgets all at once, exponents of what is between tokens, taken apart, would overflow."""
+    rng = np.random.default_rng(1)
+    *tokens, segment_ids = delta_inputs(rng)
+    q, k, v, _, beta = tokens
+    decay = -rng.exponential(300, k.shape) * (rng.uniform(size=k.shape) < 0.3)
+    assert q.shape[1] > 64 and -decay[:, :64].sum(axis=1).max() > 1000  # exp(1000) is no number of fp64 either
+    tokens = [x.astype(dtype).astype(np.float64) for x in (q, k, v, decay, beta)]
+    rounded = [x.astype(np.float32) for x in tokens]
+    empty = np.zeros((q.shape[0], *q.shape[2:], v.shape[-1]), np.float32)
+    rule = models["kimi_linear"].channel_delta_rule
+    gradients = jax.grad(lambda *x: rule(*x, empty, segment_ids)[0].sum(), argnums=range(5))(*rounded)
+    assert all(np.isfinite(x).all() for x in gradients)
+    np.testing.assert_allclose(rule(*rounded, empty, segment_ids)[0], delta_rule(*tokens, segment_ids), atol=1e-5)
+
+
+def test_gradients_of_kimi_delta_attention_are_finite_in_bfloat16(models):
+    """Where it forgets most of its state at each token, and where it forgets all of it."""
+    config = importlib.import_module(f"{models['kimi_linear'].__package__}.config").PRESETS["tiny"]
+    layer = models["kimi_linear"].KimiDeltaAttention(config, nnx.Rngs(0))
+    x = jax.random.normal(jax.random.key(0), (2, 100, config.width), jnp.bfloat16)
+    segment_ids = jnp.arange(100)[None] // 40 + jnp.zeros((2, 1), jnp.int32)
+    gradient = jax.jit(jax.grad(lambda layer, x: layer(x, segment_ids).astype(jnp.float32).sum(), argnums=(0, 1)))
+    for bias in 0.0, 100.0:
+        layer.step_bias[...] = jnp.full_like(layer.step_bias[...], bias)
+        gradients = jax.tree.leaves(gradient(layer, x))
+        assert all(np.isfinite(x.astype(np.float32)).all() for x in gradients)
+        assert sum(np.any(x != 0) for x in gradients) > 10

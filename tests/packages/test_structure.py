@@ -104,8 +104,12 @@ def test_muon_makes_the_matrices_of_layers_orthogonal(tmp_path):
 
 
 @pytest.mark.slow
-def test_layers_that_are_no_whole_period_are_refused(tmp_path):
-    assert run("", LEFT_OVER, tmp_path, "gemma2") == "--layers 5: must be a multiple of the period, 2"
+@pytest.mark.parametrize(
+    ("base", "expected"),
+    [("gemma2", "a multiple of the period, 2"), ("kimi_linear", "3 and a multiple of the period, 4")],
+)
+def test_layers_that_are_no_whole_period_are_refused(tmp_path, base, expected):
+    assert run("", LEFT_OVER, tmp_path, base) == f"--layers 5: must be {expected}"
 
 
 @pytest.mark.slow

@@ -1,0 +1,26 @@
+"""Kimi Linear's checkpoints: settings of the delta rule in a table of their own, and two names of dense layers."""
+
+from generator.language import splice
+
+
+@splice("hf.complete", before="latent_attention")
+def _(hf):
+    hf.pop("head_dim", None)  # of releases, which no layer has
+    released = hf.pop("linear_attn_config", {})
+    hf["linear_num_heads"] = released.get("num_heads", hf["linear_num_heads"])
+    hf["linear_head_dim"] = released.get("head_dim", hf["linear_head_dim"])
+    hf["linear_conv_kernel_dim"] = released.get("short_conv_kernel_size", hf["linear_conv_kernel_dim"])
+    numbers = range(1, hf["num_hidden_layers"] + 1)
+    kinds = {n: "full_attention" if n > 1 and n % 4 == 1 else "linear_attention" for n in numbers}
+    if "full_attn_layers" in released and "kda_layers" in released:
+        kinds = dict.fromkeys(released["full_attn_layers"], "full_attention")
+        kinds |= dict.fromkeys(released["kda_layers"], "linear_attention")
+    hf.setdefault("layer_types", [kinds.get(n) for n in numbers])
+    dense = hf.pop("first_k_dense_replace", 1)
+    hf.setdefault("mlp_layer_types", ["dense" if n <= dense else "sparse" for n in numbers])
+
+
+@splice("hf.opened")
+def _(tensors):
+    # as transformers writes it: one prefix for experts and dense layers; releases have mlp in dense layers
+    tensors = {name.replace(".mlp.", ".block_sparse_moe."): x for name, x in tensors.items()}
