@@ -58,7 +58,7 @@ class Pages(NamedTuple):
 
     key: Array  # [P, K, S, H]: P pages of S positions, layer after layer
     value: Array
-    block_tables: Array  # [B, M] int32: the pages of each sequence, counted from its layer's first; 0 is never read
+    block_tables: Array  # [B, M] int32: pages of each sequence, counted from its layer's first; page 0 is for padding
 
     def write(self, new: "Cache", positions: Array) -> "Pages":
         """Returns the pages with keys and values of stacked layers at positions [B, T]; negative ones are padding."""
@@ -90,7 +90,7 @@ def empty_pages(config: ModelConfig, pages: int, size: int, int8_kv_cache: bool)
 
 
 def pages_per_block(size: int) -> int:
-    """Returns how many pages of `size` positions attention reads at a time."""
+    """Returns how many pages of `size` positions a block of a block table has."""
     return max(64 // size, 1)
 
 

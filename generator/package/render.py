@@ -52,7 +52,11 @@ def render_files(recipe: Recipe, layout: Layout, fields: list[Field]) -> tuple[d
         "commands": [file for file, text in layout.texts.items() if "\nif __name__ == " in text.text],
         "parts": recipe.parts,
         "default_parts": defaults,
-        "other_parts": {name: part.title for name, part in possible.items() if name not in recipe.parts},
+        "other_parts": {
+            name: part.title
+            for name, part in possible.items()
+            if name not in recipe.parts and recipe.unfit_parts.isdisjoint({name, *part.needs})
+        },
         "documentation": {file: _first_line(text.text) for file, text in layout.texts.items()},
     }
     files: dict[str, str] = {}

@@ -45,6 +45,7 @@ class Recipe:
         recipes: what presets take on some hardware.
         pattern: the layers.
         parts: names of those that the package has, besides training.
+        unfit_parts: names of those that the model cannot have.
         rules: selections by a checkpoint's settings; those of the architecture first, those for all families last.
         neutral: settings of checkpoints that do not change the computation.
     """
@@ -62,6 +63,7 @@ class Recipe:
     recipes: Recipes
     pattern: Pattern
     parts: tuple[str, ...]
+    unfit_parts: frozenset[str]
     rules: tuple[Rule, ...] = ()
     neutral: tuple[NeutralTable, ...] = ()
 
@@ -118,9 +120,8 @@ def select(
     check_parts(package_file, library)
     check_defaults(target_file, package_file)
     selection = _select_fragments((*lineage, target_file, package_file), pattern, target, library)
-    selected_parts = select_parts(
-        parts, package_file, target, target_file.data.parts, find_unfit(package_file, selection, pattern)
-    )
+    unfit = find_unfit(package_file, selection, pattern)
+    selected_parts = select_parts(parts, package_file, target, target_file.data.parts, unfit)
     without = {*without, *fragments_of_other_parts(selection, selected_parts, package_file)}
     selection = {name: item for name, item in selection.items() if name not in without}
     selected, selection = selection, drop_incompatible(selection, package_file)
@@ -158,6 +159,7 @@ def select(
             read_chips(target_file),
         ),
         parts=selected_parts,
+        unfit_parts=frozenset(unfit),
         pattern=pattern,
         rules=read_rules([rule for file in nearest_first for rule in file.data.structure], library),
         neutral=tuple(table for file in nearest_first for table in file.data.neutral),

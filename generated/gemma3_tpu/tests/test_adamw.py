@@ -50,10 +50,10 @@ def test_optimizer_is_that_of_torch():
 
 def test_gradient_norm_is_logged_before_clipping():
     batch = random_batch(SMALL)
-    configs = (dataclasses.replace(SMALL, max_gradient_norm=norm) for norm in (1e9, 1e-3))
+    configs = (dataclasses.replace(SMALL, max_gradient_norm=norm) for norm in (1e9, 1e-6))
     step = jax.jit(train_step, static_argnums=2)
     (_, free), (_, clipped) = (step(state_for(config), batch, config) for config in configs)
-    assert free["train/gradient_norm"] == clipped["train/gradient_norm"] > 0.1
+    assert free["train/gradient_norm"] == clipped["train/gradient_norm"] > 1e-4
 
 
 def test_state_is_made_as_its_parameters_are_laid_out():
