@@ -37,9 +37,9 @@ class KimiDeltaAttention(nnx.Module):
         self.value = Linear("BTD,DNH->BTNH", (D, N, H), axes, std, rngs)
         self.beta = Linear("BTD,DN->BTN", (D, N), ("embed", "heads"), std, rngs)
         self.step_latent = Linear("BTD,DR->BTR", (D, H), ("embed", "latent"), std, rngs)
-        self.step = Linear("BTR,RNH->BTNH", (H, N, H), axes, std, rngs)
+        self.step = Linear("BTR,RNH->BTNH", (H, N, H), ("latent", "heads", "head_size"), std, rngs)
         self.gate_latent = Linear("BTD,DR->BTR", (D, H), ("embed", "latent"), std, rngs)
-        self.gate = Linear("BTR,RNH->BTNH", (H, N, H), axes, std, rngs)
+        self.gate = Linear("BTR,RNH->BTNH", (H, N, H), ("latent", "heads", "head_size"), std, rngs)
         # vectors of a head: no weight decay
         self.query_kernel = nnx.Param(std * jax.random.normal(rngs.params(), (S, N, H)), axes=("head_size",))
         self.key_kernel = nnx.Param(std * jax.random.normal(rngs.params(), (S, N, H)), axes=("head_size",))
