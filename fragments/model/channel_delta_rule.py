@@ -27,7 +27,7 @@ def decayed_products(x: Array, k: Array, decay: Array) -> Array:
     x, k, decay = (array.reshape(*array.shape[:-2], -1, BLOCK, array.shape[-1]) for array in (x, k, decay))
     later = jnp.tril(jnp.ones((BLOCK, BLOCK), bool), -1)[:, :, None]
     between = jnp.cumsum(jnp.where(later, decay[..., :, None, :], 0), axis=-3)  # [..., M, S, S, H]: M blocks of S
-    within = jnp.einsum("...MSH,...MUH,...MSUH->...MSU", x, k, jnp.exp(between))
+    within = jnp.sum(x[..., :, None, :] * k[..., None, :, :] * jnp.exp(between), axis=-1)  # [..., M, S, S]
     blocks = jnp.arange(x.shape[-3])
     is_between = (blocks < blocks[:, None, None]) & (blocks > blocks[:, None])  # [M, L, M]: after L, before M
     of_blocks = jnp.where(is_between[..., None], decay.sum(axis=-2)[..., None, None, :, :], 0).sum(axis=-2)

@@ -140,7 +140,9 @@ class Pattern:
         terms = [ALL] if self.kinds.keys() == {*kinds} else []
         for group in () if terms else self.groups:
             per_period = sum(kind in kinds for kind in group.pattern)
-            if per_period:
+            if per_period and group.count.isdecimal():
+                terms.append(str(int(group.count) * per_period))
+            elif per_period:
                 terms.append(group.count if per_period == 1 else f"{parenthesize(group.count)} * {per_period}")
         return " + ".join(terms + [count for _, count in self.further if further and self.last.name in kinds])
 

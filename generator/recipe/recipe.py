@@ -170,7 +170,7 @@ def _derive_settings(pattern: Pattern, presets: Presets) -> dict[str, object]:
     """Returns settings that follow from the pattern of the layers.
 
     has_kinds: whether layers differ. one_stack: whether all are scanned together. period: the length of the longest
-    pattern. whole_period: the number that divides the number of layers but for the layers_outside, those of groups with
+    pattern. whole_period: the number that divides the number of layers except the layers_outside, those of groups with
     a fixed count. least_layers: the smallest number for which no group has less than none. few_layers: the smallest
     number, from two, for a model with every kind of layer; that of the tiny preset where several groups share the
     layers.

@@ -99,7 +99,8 @@ def _sum_over_layers(summands: dict[str, str], pattern: Pattern) -> str:
     terms = []
     for summand, names in kinds.items():
         amount = pattern.count_of(names)
-        terms.append(amount if summand == "1" else f"{parenthesize(amount)} * {parenthesize(summand)}")
+        product = parenthesize(summand) if amount == "1" else f"{parenthesize(amount)} * {parenthesize(summand)}"
+        terms.append(amount if summand == "1" else product)
     total = " + ".join(terms)
     return f"({total})" if len(terms) > 1 or total != parenthesize(total) else total
 
