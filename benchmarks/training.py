@@ -196,7 +196,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         chosen = arguments.models or MODELS[arguments.target]
         for architecture in {MODELS[arguments.target][model][0] for model in chosen}:
-            for path, text in weave(architecture, arguments.target, Library.read([ROOT]), parts=()).files.items():
+            for path, text in weave(
+                architecture, arguments.target, Library.read([ROOT]), parts=("huggingface",)
+            ).files.items():
                 (file := Path(folder, f"{architecture}_{arguments.target}", path)).parent.mkdir(
                     parents=True, exist_ok=True
                 )
