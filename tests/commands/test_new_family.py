@@ -36,7 +36,7 @@ def test_an_unknown_model_type_is_not_what_it_is_spelt_like(refuse):
 
 
 STATEFUL = """
-    falcon_mamba kimi_linear mamba zamba2
+    falcon_mamba mamba zamba2
 """.split()
 
 
