@@ -19,7 +19,7 @@ from families.weaving import woven
 
 SCHEDULES = int(os.environ.get("SCHEDULES", "6"))
 LONGEST = 64
-RANK_GAP = 1e-4  # ranks of indexers are near 5: two orders of a sum are up to 1e-5 apart
+RANK_GAP = 3e-5  # ranks of indexers are near 5: two orders of a sum are up to 1e-5 apart
 # sizes of a family: a hybrid with a short convolution, with a delta rule, with Mamba-2, Mamba-2 alone and beside attention,
 # and with layers that keep nothing; an indexer; heads of two sizes; a delta rule beside latents
 SIZES = {
@@ -133,7 +133,7 @@ def test_any_schedule_gives_what_one_pass_gives(family, tmp_path, monkeypatch):
         f"\n{family}: {SCHEDULES} schedules, at most {worst:.1e} apart; {preempted} preempted, {cached} tokens cached, "
         f"{tokens_compared} compared, {tokens_left_out} left out"
     )
-    assert tokens_left_out < 0.05 * tokens_compared
+    assert tokens_left_out < 0.1 * tokens_compared
     assert worst < 1e-4 and cached and (preempted or SCHEDULES < 100)
 
 
