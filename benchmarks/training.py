@@ -96,7 +96,7 @@ def theirs(package: str, config: Any, tokens: np.ndarray, dtype: str, compiled: 
     share = hf.get("router_aux_loss_coef", 0)
     if share:
         hf |= {"output_router_logits": True, "experts_implementation": "grouped_mm"}
-    sizes = AutoConfig.for_model(hf.pop("model_type"), **hf, attn_implementation="sdpa", use_cache=False)
+    sizes = AutoConfig.for_model(hf.pop("model_type"), **hf, use_cache=False)  # sdpa, where it attends
     model = AutoModelForCausalLM.from_config(sizes).float().train().to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     inputs, targets = (torch.tensor(x).long().to(device) for x in (tokens[:, :-1], tokens[:, 1:]))
