@@ -9,11 +9,11 @@ requires("period")
 def layers_left_over(config: Config) -> list[str]:
     """Returns a problem if the number of layers does not fill the last period."""
     if setting("layers_outside"):
-        outside, period = setting("layers_outside"), setting("whole_period")
-        is_whole = config.layers >= outside and (config.layers - outside) % period == 0
-        return (
-            [] if is_whole else [f"--layers {config.layers}: must be {outside} and a multiple of the period, {period}"]
-        )
+        outside = setting("layers_outside")
+        period = setting("whole_period")
+        if config.layers < outside or (config.layers - outside) % period:
+            return [f"--layers {config.layers}: must be {outside} and a multiple of the period, {period}"]
+        return []
     else:
         is_whole = config.layers % setting("whole_period") == 0
         return (

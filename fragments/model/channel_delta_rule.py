@@ -39,10 +39,10 @@ def decayed_products(x: Array, k: Array, decay: Array) -> Array:
     return products.reshape(*products.shape[:-4], CHUNK, CHUNK)
 
 
-def channel_delta_rule(
+def gated_delta_rule(
     q: Array, k: Array, v: Array, decay: Array, beta: Array, state: Array, segment_ids: Array | None
 ) -> tuple[Array, Array]:
-    """Reads from a state of each head that all tokens before in a segment have written.
+    """Reads from a state of each head that a token and those before it in a segment have written.
 
     A token multiplies each row of the state [H, V] by its exp(decay), adds beta * (v - k @ state) at its key, and reads
     q @ state. The writes of a chunk depend on each other by a triangular system, which is solved by substitution.

@@ -69,20 +69,21 @@ class GatedDeltaNet(nnx.Module):
 
     def __call__(self, x: Array, segment_ids: Array | None = threaded()) -> Array:
         q, k = checkpoint_name(self.query(x), "query"), checkpoint_name(self.key(x), "key_value")  # [B, T, K, H]
-        v, gate = checkpoint_name(self.value(x), "key_value"), checkpoint_name(self.gate(x), "gate")  # [B, T, N, V]
+        v = checkpoint_name(self.value(x), "key_value")  # [B, T, N, V]
+        gate = checkpoint_name(self.gate(x), "gate")
         beta = jax.nn.sigmoid(self.beta(x).astype(jnp.float32))  # [B, T, N]
         step = jax.nn.softplus(self.step(x).astype(jnp.float32) + self.step_bias)
         decay = -jnp.exp(self.log_rate[...]) * step
-        with point("GatedDeltaNet.convolve", q, k, v):
+        with point("DeltaNet.convolve", q, k, v):
             q = convolve(q, self.query_kernel[...], segment_ids)
             k = convolve(k, self.key_kernel[...], segment_ids)
             v = convolve(v, self.value_kernel[...], segment_ids)
-        q = unit(jax.nn.silu(q)) * q.shape[-1] ** -0.5
-        k = unit(jax.nn.silu(k))
+        q = unit(jax.nn.silu(q).astype(jnp.float32)) * q.shape[-1] ** -0.5
+        k = unit(jax.nn.silu(k).astype(jnp.float32))
         v = jax.nn.silu(v).astype(jnp.float32)
         repeats = v.shape[2] // k.shape[2]
         q, k = jnp.repeat(q, repeats, axis=2), jnp.repeat(k, repeats, axis=2)
-        with point("GatedDeltaNet.read", q, k, v, decay, beta):
+        with point("DeltaNet.read", q, k, v, decay, beta):
             B, _, N, H = q.shape
             empty = jnp.zeros((B, N, H, v.shape[-1]), jnp.float32)
             y, _ = gated_delta_rule(q, k, v, decay, beta, empty, segment_ids)  # [B, T, N, V]

@@ -13,7 +13,7 @@ from generator.language.roles import CHUNK, join_chunks, split_chunks, sums_betw
 def gated_delta_rule(
     q: Array, k: Array, v: Array, decay: Array, beta: Array, state: Array, segment_ids: Array | None
 ) -> tuple[Array, Array]:
-    """Reads from a state of each head that all tokens before in a segment have written.
+    """Reads from a state of each head that a token and those before it in a segment have written.
 
     A token multiplies the state [H, V] by exp(decay), adds beta * (v - k @ state) at its key, and reads q @ state.
     The writes of a chunk depend on each other by a triangular system, which is solved by substitution: powers of its

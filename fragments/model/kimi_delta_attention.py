@@ -10,7 +10,7 @@ from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
 from generator.language import layers, point, splice, threaded
-from generator.language.roles import Linear, ModelConfig, Norm, PositiveInt, channel_delta_rule, convolve
+from generator.language.roles import Linear, ModelConfig, Norm, PositiveInt, convolve, gated_delta_rule
 
 
 class ModelConfig:
@@ -52,21 +52,22 @@ class KimiDeltaAttention(nnx.Module):
 
     def __call__(self, x: Array, segment_ids: Array | None = threaded()) -> Array:
         q, k = checkpoint_name(self.query(x), "query"), checkpoint_name(self.key(x), "key_value")  # [B, T, N, H]
-        v, gate = checkpoint_name(self.value(x), "key_value"), checkpoint_name(self.gate(self.gate_latent(x)), "gate")
+        v = checkpoint_name(self.value(x), "key_value")
+        gate = checkpoint_name(self.gate(self.gate_latent(x)), "gate")
         step = jax.nn.softplus(self.step(self.step_latent(x)).astype(jnp.float32) + self.step_bias)
         decay = -jnp.exp(self.log_rate[:, None]) * step  # [B, T, N, H]
         beta = jax.nn.sigmoid(self.beta(x).astype(jnp.float32))  # [B, T, N]
-        with point("KimiDeltaAttention.convolve", q, k, v):
+        with point("DeltaNet.convolve", q, k, v):
             q = convolve(q, self.query_kernel[...], segment_ids)
             k = convolve(k, self.key_kernel[...], segment_ids)
             v = convolve(v, self.value_kernel[...], segment_ids)
-        q = unit(jax.nn.silu(q)) * q.shape[-1] ** -0.5
-        k = unit(jax.nn.silu(k))
+        q = unit(jax.nn.silu(q).astype(jnp.float32)) * q.shape[-1] ** -0.5
+        k = unit(jax.nn.silu(k).astype(jnp.float32))
         v = jax.nn.silu(v).astype(jnp.float32)
-        with point("KimiDeltaAttention.read", q, k, v, decay, beta):
+        with point("DeltaNet.read", q, k, v, decay, beta):
             B, _, N, H = q.shape
             empty = jnp.zeros((B, N, H, H), jnp.float32)
-            y, _ = channel_delta_rule(q, k, v, decay, beta, empty, segment_ids)  # [B, T, N, H]
+            y, _ = gated_delta_rule(q, k, v, decay, beta, empty, segment_ids)  # [B, T, N, H]
         y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + self.epsilon) * self.norm_scale
         y = (y * jax.nn.sigmoid(gate.astype(jnp.float32))).astype(x.dtype)
         return checkpoint_name(self.out(y), "out")

@@ -28,9 +28,9 @@ class ModelConfig:
 
 
 class Attention(nnx.Module):
-    """Attention with latents. Letters of shapes: R latent, C unrotated and P rotated part of H, U value.
+    """Attention with latents. Letters of shapes: R latent, C own and P shared part of a head's key, H both, U value.
 
-    The KV cache holds the latent and the rotated key of each token, not the keys and values of its heads.
+    The KV cache holds the latent and the shared part of each token's keys, not the keys and values of its heads.
     """
 
     def __init__(self, config: ModelConfig, rngs: nnx.Rngs):

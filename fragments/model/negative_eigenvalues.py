@@ -8,7 +8,7 @@ from generator.language import proceed, requires, splice
 requires("gated_delta_net")
 
 
-@splice("GatedDeltaNet.read", after="delta_states")
+@splice("DeltaNet.read", after="delta_states")
 def _(beta):
     beta = 2 * beta
     proceed()

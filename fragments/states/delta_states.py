@@ -9,10 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from generator.language import emit, layers, proceed, requires, splice
+from generator.language import emit, layers, point, proceed, splice
 from generator.language.roles import ModelConfig, convolve_after, gated_delta_rule, shard
-
-requires("gated_delta_net")
 
 
 class RecurrentState(NamedTuple):
@@ -27,7 +25,8 @@ class RecurrentState(NamedTuple):
 def empty_states(config: ModelConfig, slots: int) -> RecurrentState:
     """Returns zeroed states: `slots` for each layer that has one; at least one layer, as JAX traces empty scans."""
     of_layers = slots, max(layers.scanned, 1)
-    K, N, H, V = config.delta_key_heads, config.delta_value_heads, config.delta_key_size, config.delta_value_size
+    with point("empty_states.sizes", config):
+        K, N, H, V = config.delta_key_heads, config.delta_value_heads, config.delta_key_size, config.delta_value_size
     keys = jnp.zeros((*of_layers, config.convolution_size - 1, K, H), config.dtype)
     values = jnp.zeros((*of_layers, config.convolution_size - 1, N, V), config.dtype)
     memory = jnp.zeros((*of_layers, N, H, V), jnp.float32)
@@ -50,14 +49,16 @@ def delta_rule_after(
     length = q.shape[1]
     if counts.shape[1] < length:
         is_token = (jnp.arange(length) < counts)[:, :, None]  # padding neither decays nor writes
-        decay = jnp.where(is_token, decay, 0)
+        with point("delta_rule_after.decay", decay, is_token):
+            decay = jnp.where(is_token, decay, 0)
         beta = jnp.where(is_token, beta, 0)
         y, memory = gated_delta_rule(q, k, v, decay, beta, memory, None)
         return y, memory[:, None]
 
     def read_token(memory, token):
         q, k, v, decay, beta = token  # [B, N, ...]
-        memory = jnp.exp(decay)[:, :, None, None] * memory
+        with point("delta_rule_after.decayed", memory, decay):
+            memory = jnp.exp(decay)[:, :, None, None] * memory
         written = beta[:, :, None] * (v - jnp.einsum("BNH,BNHV->BNV", k, memory))
         memory = memory + k[:, :, :, None] * written[:, :, None, :]
         return memory, (jnp.einsum("BNH,BNHV->BNV", q, memory), memory)
@@ -67,7 +68,7 @@ def delta_rule_after(
     return jnp.moveaxis(y, 0, 1), jnp.moveaxis(memories, 0, 1)
 
 
-@splice("GatedDeltaNet.convolve")
+@splice("DeltaNet.convolve")
 def _(self, q, k, v, states, state_cache):
     if states is None:
         proceed()
@@ -76,10 +77,11 @@ def _(self, q, k, v, states, state_cache):
         q, queries = convolve_after(before.queries, q, self.query_kernel, states.counts)
         k, keys = convolve_after(before.keys, k, self.key_kernel, states.counts)
         v, values = convolve_after(before.values, v, self.value_kernel, states.counts)
+        # with the memory before, until tokens are read
         state_cache = state_cache._replace(after=before._replace(queries=queries, keys=keys, values=values))
 
 
-@splice("GatedDeltaNet.read")
+@splice("DeltaNet.read")
 def _(q, k, v, decay, beta, states, state_cache, y):
     if states is None:
         proceed()

@@ -135,7 +135,7 @@ def test_scans_in_parts_equal_the_recurrence(models, cases):
 @pytest.mark.parametrize("cases", mostly_slow([4, 200], 4))
 def test_the_delta_rule_of_channels_in_parts_equals_the_recurrence(models, cases):
     """Parts of few lengths, next to those of chunks: each length is compiled."""
-    rng, rule = np.random.default_rng(0), jax.jit(models["kimi_linear"].channel_delta_rule)
+    rng, rule = np.random.default_rng(0), jax.jit(models["kimi_linear"].gated_delta_rule)
     with jax.enable_x64(True):
         for _ in range(cases):
             lengths = rng.choice([1, 63, 64, 130], rng.integers(1, 4))
@@ -199,7 +199,7 @@ def test_the_delta_rule_of_channels_stays_finite(models, dtype):
     tokens = [x.astype(dtype).astype(np.float64) for x in (q, k, v, decay, beta)]
     rounded = [x.astype(np.float32) for x in tokens]
     empty = np.zeros((q.shape[0], *q.shape[2:], v.shape[-1]), np.float32)
-    rule = models["kimi_linear"].channel_delta_rule
+    rule = models["kimi_linear"].gated_delta_rule
     gradients = jax.grad(lambda *x: rule(*x, empty, segment_ids)[0].sum(), argnums=range(5))(*rounded)
     assert all(np.isfinite(x).all() for x in gradients)
     np.testing.assert_allclose(rule(*rounded, empty, segment_ids)[0], delta_rule(*tokens, segment_ids), atol=1e-5)
