@@ -42,7 +42,9 @@ def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) ->
         else:
             return jnp.einsum(equation, x, kernel.astype(x.dtype), preferred_element_type=dtype), backward
 
-    return einsum(x, kernel)
+    with point("product.result", equation, x, kernel, dtype):
+        y = einsum(x, kernel)
+    return y
 
 
 def add_bias(y: Array, bias: Array) -> Array:

@@ -37,7 +37,12 @@ def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) ->
 
         return jnp.einsum(equation, x, kernel.astype(x.dtype), preferred_element_type=dtype), backward
 
-    return einsum(x, kernel)
+    if x.dtype == kernel.dtype:
+        # its own gradient is in that dtype, and has the precision that this call asks for
+        y = jnp.einsum(equation, x, kernel, preferred_element_type=dtype)
+    else:
+        y = einsum(x, kernel)
+    return y
 
 
 class Linear(nnx.Module):
@@ -170,9 +175,9 @@ def attend_local(q: Array, k: Array, v: Array, segment_ids: Array, interpret: bo
 
 
 class Attention(nnx.Module):
-    """Attention with latents. Letters of shapes: R latent, C unrotated and P rotated part of H, U value.
+    """Attention with latents. Letters of shapes: R latent, C own and P shared part of a head's key, H both, U value.
 
-    The KV cache holds the latent and the rotated key of each token, not the keys and values of its heads.
+    The KV cache holds the latent and the shared part of each token's keys, not the keys and values of its heads.
     """
 
     def __init__(self, config: ModelConfig, rngs: nnx.Rngs):

@@ -37,7 +37,12 @@ def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) ->
 
         return jnp.einsum(equation, x, kernel.astype(x.dtype), preferred_element_type=dtype), backward
 
-    return einsum(x, kernel)
+    if x.dtype == kernel.dtype:
+        # its own gradient is in that dtype, and has the precision that this call asks for
+        y = jnp.einsum(equation, x, kernel, preferred_element_type=dtype)
+    else:
+        y = einsum(x, kernel)
+    return y
 
 
 class Linear(nnx.Module):

@@ -21,7 +21,7 @@ from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_fun
 
 from families.cases import FAMILIES
 from families.devices import MESHES, compare_with_one, on_eight_devices
-from families.weaving import LIBRARY, batch_of, variant, with_architecture, woven
+from families.weaving import LIBRARY, abstract_batch, batch_of, variant, with_architecture, woven
 from generator.checkpoint.fit import fit
 
 
@@ -249,17 +249,17 @@ def products(jaxpr: jax.extend.core.Jaxpr) -> Iterator[jax.extend.core.JaxprEqn]
 def test_the_router_multiplies_in_fp32_forward_and_backward(target, tmp_path):
     """Which is not what fp32 operands get there by default: TPUs round them to bf16, GPUs to TF32."""
     package = woven("mixtral", target, tmp_path)
-    config = dataclasses.replace(package.config.PRESETS["tiny"], experts=19, layers=1, batch_size=1)
-    layer = jax.eval_shape(lambda: package.model.MixtureOfExperts(config, nnx.Rngs(0)))
-    x = jax.ShapeDtypeStruct((1, 16, config.width), jnp.bfloat16)
+    config = dataclasses.replace(package.config.PRESETS["tiny"], experts=19, layers=2, batch_size=1, remat="full")
+    model = jax.eval_shape(lambda: package.model.Decoder(config, nnx.Rngs(0)))
 
-    def summed(layer, x):
-        return sum(jnp.sum(y) for y in jax.tree.leaves(layer(x, jnp.ones((1, 16), jnp.int32))))
+    def summed(model, batch):
+        return package.step.loss(model, batch, config)[0]
 
-    jaxpr = jax.make_jaxpr(jax.grad(summed, argnums=(0, 1)))(layer, x).jaxpr
-    # operands and result of the product, of the gradient of x, and of that of the kernel
+    # of a loop over layers, which JAX differentiates after it has traced it
+    jaxpr = jax.make_jaxpr(jax.grad(summed))(model, abstract_batch(1, 16)).jaxpr
+    # operands and result of the product, again for the backward pass, of the gradient of x, and of that of the kernel
     routers = [eqn for eqn in products(jaxpr) if any(19 in v.aval.shape[-2:] for v in (*eqn.invars, *eqn.outvars))]
-    assert len(routers) == 3
+    assert len(routers) == 4
     for product in routers:
         assert product.params["precision"] == (jax.lax.Precision.HIGHEST,) * 2
         assert all(v.aval.dtype == jnp.float32 for v in product.invars)
