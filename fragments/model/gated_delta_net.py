@@ -10,7 +10,7 @@ from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
 from generator.language import layers, point, splice, threaded
-from generator.language.roles import Linear, ModelConfig, Norm, PositiveInt, convolve, gated_delta_rule
+from generator.language.roles import Linear, ModelConfig, Norm, PositiveInt, convolve, gated_delta_rule, unit
 
 
 class ModelConfig:
@@ -28,12 +28,6 @@ def _(config, problems):
             f"--delta-value-heads {config.delta_value_heads}: must be a multiple of --delta-key-heads, "
             f"{config.delta_key_heads}"
         )
-
-
-def unit(x: Array) -> Array:
-    """Scales heads [..., H] to length 1, in fp32."""
-    x = x.astype(jnp.float32)
-    return x * jax.lax.rsqrt(jnp.sum(x * x, axis=-1, keepdims=True) + 1e-6)
 
 
 class GatedDeltaNet(nnx.Module):
@@ -78,8 +72,8 @@ class GatedDeltaNet(nnx.Module):
             q = convolve(q, self.query_kernel[...], segment_ids)
             k = convolve(k, self.key_kernel[...], segment_ids)
             v = convolve(v, self.value_kernel[...], segment_ids)
-        q = unit(jax.nn.silu(q).astype(jnp.float32)) * q.shape[-1] ** -0.5
-        k = unit(jax.nn.silu(k).astype(jnp.float32))
+        q = unit(jax.nn.silu(q)) * q.shape[-1] ** -0.5
+        k = unit(jax.nn.silu(k))
         v = jax.nn.silu(v).astype(jnp.float32)
         repeats = v.shape[2] // k.shape[2]
         q, k = jnp.repeat(q, repeats, axis=2), jnp.repeat(k, repeats, axis=2)

@@ -10,18 +10,13 @@ from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
 from generator.language import layers, point, splice, threaded
-from generator.language.roles import Linear, ModelConfig, Norm, PositiveInt, convolve, gated_delta_rule
+from generator.language.roles import Linear, ModelConfig, Norm, PositiveInt, convolve, gated_delta_rule, unit
 
 
 class ModelConfig:
     delta_heads: PositiveInt  # heads of the delta rule
     delta_head_size: PositiveInt  # size of a key, of a value, and of what decays and gates are projected from
     convolution_size: PositiveInt = 4  # tokens that a short convolution reads: its own and those before
-
-
-def unit(x: Array) -> Array:
-    """Scales heads [..., H] to length 1."""
-    return x * jax.lax.rsqrt(jnp.sum(x * x, axis=-1, keepdims=True) + 1e-6)
 
 
 class KimiDeltaAttention(nnx.Module):
@@ -61,8 +56,8 @@ class KimiDeltaAttention(nnx.Module):
             q = convolve(q, self.query_kernel[...], segment_ids)
             k = convolve(k, self.key_kernel[...], segment_ids)
             v = convolve(v, self.value_kernel[...], segment_ids)
-        q = unit(jax.nn.silu(q).astype(jnp.float32)) * q.shape[-1] ** -0.5
-        k = unit(jax.nn.silu(k).astype(jnp.float32))
+        q = unit(jax.nn.silu(q)) * q.shape[-1] ** -0.5
+        k = unit(jax.nn.silu(k))
         v = jax.nn.silu(v).astype(jnp.float32)
         with point("DeltaNet.read", q, k, v, decay, beta):
             B, _, N, H = q.shape

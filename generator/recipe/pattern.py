@@ -18,6 +18,7 @@ for checkpoints without layers of a kind of the pattern.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby, pairwise
@@ -137,14 +138,16 @@ class Pattern:
 
     def count_of(self, kinds: Collection[str], further: bool = True) -> str:
         """Returns the number of layers of some kinds, with or without further ones, as an expression."""
-        terms = [ALL] if self.kinds.keys() == {*kinds} else []
-        for group in () if terms else self.groups:
+        counted = [ALL] if self.kinds.keys() == {*kinds} else []
+        fixed = 0
+        for group in () if counted else self.groups:
             per_period = sum(kind in kinds for kind in group.pattern)
-            if per_period and group.count.isdecimal():
-                terms.append(str(int(group.count) * per_period))
+            if group.count.isdecimal():
+                fixed += int(group.count) * per_period
             elif per_period:
-                terms.append(group.count if per_period == 1 else f"{parenthesize(group.count)} * {per_period}")
-        return " + ".join(terms + [count for _, count in self.further if further and self.last.name in kinds])
+                counted.append(group.count if per_period == 1 else f"{_as_first_factor(group.count)} * {per_period}")
+        counted += [str(fixed)] if fixed else []
+        return " + ".join(counted + [count for _, count in self.further if further and self.last.name in kinds])
 
     def numbers(self) -> dict[str, str]:
         """Returns the path of each stack of layers -> the numbers of its layers, an expression.
@@ -178,6 +181,12 @@ class Pattern:
                     stacks.append((f"{prefix}.{attribute}", kind, f"range({start}, {end}, {group.period})"))
             before = end
         return stacks
+
+
+def _as_first_factor(expression: str) -> str:
+    """Returns an expression as the first factor of a product: a quotient needs no parentheses there."""
+    outer = re.sub(r"\([^()]*\)", "", expression)
+    return parenthesize(expression) if "+" in outer or "-" in outer else expression
 
 
 def parenthesize(expression: str) -> str:
