@@ -135,7 +135,7 @@ class Device:
         block_tables = np.zeros((rows, self.width_for(pages)), np.int32)
         sampling = default_sampling_metadata(rows)
         step = StepInput(slots, zeros, zeros.copy(), zeros > 0, block_tables, np.array(False), sampling)
-        point("Device.dummy_step", step)
+        point("Device.dummy_step", self, rows, step)
         return step
 
     def run(self, step: StepInput, length: int, score_all: bool) -> StepOutput:

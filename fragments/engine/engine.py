@@ -104,7 +104,7 @@ class Engine:
         with point("Engine.root", self, salt):
             root = salt
         request = Request(list(prompt), sampling, root=root, ends=ends, max_length=length + most)
-        point("Engine.request", self, request, problems)
+        point("Engine.request", self, sampling, request, problems)
         request.biases = request.logit_biases()
         if len(request.biases) > BIASES:
             biased = f"{len(request.biases)} tokens have a bias or end the sequence: at most {BIASES} may"
@@ -270,7 +270,7 @@ class Engine:
     def start(self, rows: int, length: int, requests: list[Request], score_all: bool) -> StepInFlight:
         """Starts a step of requests for up to `length` tokens of each."""
         step = self.batch.step(requests, rows, self.device.width_for(max(len(x.pages) for x in requests)))
-        point("Engine.step", requests, step, length)
+        point("Engine.step", self, requests, step, length)
         for row, request in enumerate(requests):
             with point("Engine.count", self, request, length):
                 count = min(request.length - request.computed, length)
@@ -312,7 +312,7 @@ class Engine:
                 request.prompt_logprobs += scores[row][:first]
                 request.prompt_top_logprobs += tops[:first]
                 if step.samples[row]:
-                    point("Engine.sampled", request, row, scores, tokens, end)
+                    point("Engine.sampled", request, row, scores, tokens, first, end)
                     why = request.add(tokens[row][first:end], scores[row][first:end], tops[first:end])
                     self.register_pages(request)
                     self.changed[request] = None

@@ -98,7 +98,10 @@ def run(
         B, C = logits.shape[:2]
         each = jax.tree.map(lambda x: jnp.repeat(x, C), (step.slots, step.sampling))
         tokens, own_biases = jax.tree.map(lambda x: x[each[0]], (sequences, slots.biases))
-        sampled = sample(logits.reshape(B * C, -1), tokens, positions.ravel() + 1, each[1], own_biases).reshape(B, C)
+        with point("run.sampled", step, logits, B, C, tokens, positions, each, own_biases):
+            sampled = sample(logits.reshape(B * C, -1), tokens, positions.ravel() + 1, each[1], own_biases).reshape(
+                B, C
+            )
         is_last = positions + 1 == lengths[:, None]  # [B, C]
         point("run.is_last", step, positions, is_last, B, C)
         # where none is sampled, to the last column, which is never read

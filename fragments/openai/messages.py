@@ -70,6 +70,7 @@ class Function(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     description: str = ""
     parameters: dict[str, Any] = {}
+    point("Function.fields")
 
 
 class Tool(msgspec.Struct, forbid_unknown_fields=True):
@@ -87,7 +88,8 @@ class Chat(Fields):
 
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
     tools: list[dict[str, Any]] = msgspec.field(default_factory=list)
-    tool_choice: Literal["none", "auto"] = "auto"
+    with point("Chat.tool_choice"):
+        tool_choice: Literal["none", "auto"] = "auto"
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     chat_template_kwargs: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -102,7 +104,7 @@ class Chat(Fields):
     @property
     def offered(self) -> list[dict[str, Any]]:
         """Returns the tools that may be called."""
-        return self.tools if self.tool_choice == "auto" else []
+        return self.tools if self.tool_choice != "none" else []
 
     def template_names(self, template: ChatTemplate) -> dict[str, Any]:
         """Returns variables for the template, beside messages and tools. Warns of what it does not read."""
@@ -155,6 +157,7 @@ def drop_nulls(value: Any) -> Any:
     if isinstance(value, list):
         return [drop_nulls(part) if isinstance(part, (dict, list)) else part for part in value]
     kept = "parameters", "chat_template_kwargs"
+    point("drop_nulls.kept", kept)
     return {
         key: drop_nulls(part) if isinstance(part, (dict, list)) and key not in kept else part
         for key, part in value.items()
@@ -173,8 +176,9 @@ def read_fields(content: bytes, kind: type[Completion | Chat], defaults: dict[st
                     warn_ignored(key)
             fields = defaults | {key: x for key, x in sent.items() if key not in NEUTRAL or x != NEUTRAL[key]}
             point("read_fields.found", fields, kind)
-            for key in fields.keys() & NEUTRAL:
-                raise Refusal(400, f"{key}: only {json.dumps(NEUTRAL[key])} is supported", key, "unsupported_value")
+            with point("read_fields.refused", fields):
+                for key in fields.keys() & NEUTRAL:
+                    raise Refusal(400, f"{key}: only {json.dumps(NEUTRAL[key])} is supported", key, "unsupported_value")
         return msgspec.convert(fields, kind, str_keys=True)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         param = re.search(r"(?:\$\.|\$\[\.\.\.\] - at `\$\.|field `)(\w+)", str(error))

@@ -138,6 +138,7 @@ class Server:
             for choice in range(request.n):
                 sampling = request.sampling(fold_seed(seed, place, choice), room - len(prompt), size, self.special)
                 prompts.append((prompt, sampling))
+        point("Server.prompts", self, request, prompts)
         return request, [scored(*pair) for pair in prompts] if request.limit == 0 else prompts
 
     async def read_body(self, http: requests.Request, content: bytearray) -> None:

@@ -101,7 +101,8 @@ def adapt_fields(splice: Splice, point: Point, host: ast.ClassDef) -> Traced:
     if splice.reads:
         raise _error(splice, f"reads {splice.reads[0]} among the fields of a class, at {point.where}", "Drop it.")
     bound = scopes_of(TracedTree(splice.body).tree).bound
-    if twice := sorted(bound & scopes_of(point.source.tree).inner[host].bound):
+    replaced = bound_names(*point.block) if point.is_block else set()
+    if twice := sorted((bound - replaced) & scopes_of(point.source.tree).inner[host].bound):
         raise _error(splice, f"defines {twice[0]}, which the class at {point.where} has", "Give it another name.")
     return splice.body
 

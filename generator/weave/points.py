@@ -96,7 +96,7 @@ def find_points(key: str, text: Traced) -> dict[str, Point]:
                 if name in points:
                     remedy = "Give one of them another name."
                     raise LoomError(f"the point {name!r} is also at {points[name].where}", point.where, remedy)
-                if not hosts and (shown or named or point.is_block):
+                if not hosts and (len(call.args) > 1 or named):
                     remedy = 'Write point("Host.fields") alone.'
                     raise LoomError("a point among the fields of a class shows nothing", point.where, remedy)
                 points[name] = point

@@ -219,7 +219,7 @@ def _leaves_loop(statement: ast.AST) -> bool:
 
 def _check_block_binds(point: Point, inside: Traced, splices: list[Splice]) -> None:
     """Refuses splices that leave a name unbound which the statements of a block bind for the rest of their function."""
-    if not splices:
+    if not splices or not point.hosts:  # fields of a class, which no statement beside them reads
         return
     host, within = point.hosts[-1], set(walk(point.statement))
     outside = [node for node in walk(host) if node not in within]

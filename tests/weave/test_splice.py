@@ -60,6 +60,12 @@ class TestAPoint:
         assert "    rows: int = 1\n\n    def area" in woven(host=self.FIELDS)
         assert "defines rows" in refused(host=self.FIELDS, more=more.replace("depth", "rows"))
         assert "reads x" in refused(host=self.FIELDS, more=more.replace("_()", "_(x)"))
+        block = self.FIELDS.replace("rows: int = 1", 'with point("Sizes.rows"):\n                rows: int = 1')
+        assert woven(host=block) == woven(host=self.FIELDS)
+        wider = '@splice("Sizes.rows")\ndef _():\n    rows: int | None = None\n'
+        assert woven(host=block, more=wider) == woven(host=self.FIELDS).replace(
+            "rows: int = 1", "rows: int | None = None"
+        )
         shows = self.FIELDS.replace('"Sizes.fields"', '"Sizes.fields", rows')
         assert "shows nothing" in refused(host=shows)
 

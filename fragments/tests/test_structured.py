@@ -1,0 +1,165 @@
+"""Structured outputs: an answer has the form that was asked for, and texts beside it stay what they are alone."""
+
+import json
+import re
+
+import pytest
+
+from generator.language import requires
+from generator.language.roles import (
+    WIDE,
+    ByteTokenizer,
+    Engine,
+    EngineSettings,
+    Grammars,
+    RequestError,
+    SamplingParams,
+    ask,
+    complete,
+    drafting,
+    module,
+    save_served,
+    served,
+    stream,
+    wide_model,
+)
+
+requires("structured/answer_forms")
+
+jsonschema = pytest.importorskip("jsonschema", reason="checks answers: pip install jsonschema")
+
+COLOURS = "red", "blue", "grün"
+SCHEMA = {
+    "type": "object",
+    "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 99}, "c": {"enum": [*COLOURS, None]}},
+    "required": ["n", "c"],
+    "additionalProperties": False,
+}
+TOKENIZER = ByteTokenizer()
+
+
+def check_json(text: str) -> None:
+    jsonschema.validate(json.loads(text), SCHEMA)
+
+
+def forms() -> dict[str, object]:
+    """Returns grammars, each with a function that fails for a text of another form."""
+    answer_forms = module("answer_forms")
+    return {
+        f"start: {answer_forms.json_rule(SCHEMA)}": check_json,
+        "start: /[ab]{3,9}-[0-9]+x/": lambda text: re.fullmatch("[ab]{3,9}-[0-9]+x", text)[0],
+        'start: "red" | "blue" | "grün"': COLOURS.index,
+    }
+
+
+@pytest.mark.parametrize(
+    "sizes", [{}, {"kv_cache_tokens": 512, "chunk": 4}, drafting(3)], ids=["wide", "few", "drafts"]
+)
+def test_texts_have_their_form_beside_free_ones(sizes):
+    """With preemption, with drafts that a grammar forbids, and with more sequences than slots."""
+    settings = EngineSettings(**{"max_sequences": 4, "page_size": 8, "chunk": 16} | sizes)
+    engine, alone = (Engine(WIDE, wide_model(), {TOKENIZER.eos}, settings) for _ in range(2))
+    engine.grammars = Grammars(TOKENIZER, engine.ends, WIDE.vocab_size)
+    prompts = [list(b"a text to go on with"[: 3 + seed]) for seed in range(8)]
+    samplings = [SamplingParams(max_tokens=40, temperature=1.0, seed=seed) for seed in range(8)]
+    free = [engine.add(*pair) for pair in zip(prompts, samplings, strict=True)]
+    formed = [
+        (engine.add(prompt, SamplingParams(max_tokens=400, temperature=1.0, seed=seed, grammar=grammar)), check)
+        for seed, prompt in enumerate(prompts)
+        for grammar, check in forms().items()
+    ]
+    while engine.queued or engine.running:
+        engine.step()
+    for request, check in formed:
+        assert request.finish == "stop" and request.tokens[-1] == TOKENIZER.eos
+        check(TOKENIZER.decode(request.tokens))
+    for request, prompt, sampling in zip(free, prompts, samplings, strict=True):
+        (expected,) = alone.generate([prompt], sampling)
+        assert request.tokens == expected.tokens
+
+
+def test_what_is_no_grammar_is_refused():
+    engine = Engine(WIDE, wide_model(), {TOKENIZER.eos}, EngineSettings(max_sequences=2, page_size=8))
+    with pytest.raises(RequestError, match="knows no tokenizer"):
+        engine.add([5], SamplingParams(grammar='start: "x"'))
+    engine.grammars = Grammars(TOKENIZER, engine.ends, WIDE.vocab_size)
+    for grammar in ("x", "start: y", "start: /(/", "start: %json {", 'start: %json {"type": 3}'):
+        with pytest.raises(RequestError, match=r"^grammar: .+") as caught:
+            engine.add([5], SamplingParams(grammar=grammar))
+        assert caught.value.field == "grammar"
+    with pytest.raises(RequestError, match="min_tokens"):
+        engine.add([5], SamplingParams(grammar='start: "x"', min_tokens=2))
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("structured") / "hf"
+    save_served(folder)
+    path = folder / "tokenizer_config.json"
+    template = "{% if tools %}<tool_call>{% endif %}{% for message in messages %}{{ message.content }}{% endfor %}"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": template}))
+    with served(folder, "--max-sequences", "4", "--model", "small") as (_, port, _):
+        yield port
+
+
+ASKED = {
+    "schema": {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}},
+    "json": {"structured_outputs": {"json": json.dumps(SCHEMA)}},
+    "choice": {"structured_outputs": {"choice": [*COLOURS]}},
+    "regex": {"structured_outputs": {"regex": "[ab]{3}"}},
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_answers_have_the_form_that_a_client_asks_for(port, name):
+    checks = {"choice": COLOURS.index, "regex": lambda text: re.fullmatch("[ab]{3}", text)[0]}
+    answer = complete(port, prompt="x", max_tokens=400, n=3, seed=1, logprobs=2, **ASKED[name])
+    for choice in answer["choices"]:
+        assert choice["finish_reason"] == "stop"
+        checks.get(name, check_json)(choice["text"])
+
+
+CHAT = {"messages": [{"role": "user", "content": "hi"}], "temperature": 1.0}
+ARGUMENTS = {"properties": {"n": {"enum": [1, None]}}, "required": ["n"], "additionalProperties": False}
+TOOLS = [{"type": "function", "function": {"name": name, "parameters": ARGUMENTS}} for name in ("look", "wait")]
+WAIT = {"type": "function", "function": {"name": "wait"}}
+
+
+@pytest.mark.parametrize("choice", ["required", WAIT], ids=["any", "wait"])
+def test_tools_are_called_where_they_must_be(port, choice):
+    for seed in range(2):
+        asked = CHAT | {"tools": TOOLS, "tool_choice": choice, "seed": seed}
+        status, _, answer = ask(port, "/v1/chat/completions", asked)
+        assert status == 200, answer
+        message = answer["choices"][0]["message"]
+        is_cut = answer["choices"][0]["finish_reason"] == "length"  # in a further call, which stays text
+        assert message["tool_calls"] and (is_cut or message["content"] is None)
+        names = {call["function"]["name"] for call in message["tool_calls"]}
+        assert names <= {"look", "wait"} if choice == "required" else names == {"wait"}
+        for call in message["tool_calls"]:
+            jsonschema.validate(json.loads(call["function"]["arguments"]), ARGUMENTS)
+        streamed = [
+            call["function"]
+            for event in stream(port, "/v1/chat/completions", **asked)
+            for call in event["choices"][0]["delta"].get("tool_calls", ())
+        ]
+        assert streamed == [call["function"] for call in message["tool_calls"]]
+
+
+@pytest.mark.parametrize(
+    ("param", "fields"),
+    [
+        ("response_format", {"response_format": {"type": "json_schema"}}),
+        ("response_format", {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": 3}}}}),
+        ("grammar", {"response_format": {"type": "json_object"}, "min_tokens": 3}),
+        ("structured_outputs", {"structured_outputs": {"regex": "("}}),
+        ("structured_outputs", {"structured_outputs": {"regex": "x", "choice": ["y"]}}),
+        ("structured_outputs", {"structured_outputs": {"json": "{"}}),
+        ("tool_choice", {"tool_choice": "required"}),
+        ("tool_choice", {"tool_choice": {"type": "function", "function": {"name": "x"}}, "tools": TOOLS}),
+        ("response_format", {"response_format": {"type": "json_object"}, "tool_choice": "required", "tools": TOOLS}),
+    ],
+)
+def test_forms_that_cannot_be_had_are_refused(port, param, fields):
+    status, _, answer = ask(port, "/v1/chat/completions", CHAT | fields)
+    assert status == 400 and answer["error"]["param"] == param, answer
