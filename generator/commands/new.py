@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from generator.checkpoint.draft import find_nearest_family, write_draft
 from generator.checkpoint.files import read_config, read_tensor_names
 from generator.checkpoint.fit import fit
 from generator.checkpoint.kind_of_model import describe_other_kind
+from generator.checkpoint.layers import KindError
 from generator.checkpoint.problems import MAX_LISTED, UnsupportedSettings
 from generator.commands.console import NO_ONE, PATH
 from generator.disk.project import Project
@@ -105,7 +107,13 @@ def _fit_one(library: Library, families: list[str], *arguments: Any) -> tuple[st
             return family, fit(library, family, *arguments)
         except LoomError as error:
             refusals.append(error)
-    raise min(refusals, key=lambda error: len(error.settings) if isinstance(error, UnsupportedSettings) else 0)
+
+    def problems(error: LoomError) -> float:
+        if isinstance(error, KindError):  # of another pattern of layers, whatever else would fit
+            return math.inf
+        return len(error.settings) if isinstance(error, UnsupportedSettings) else 0
+
+    raise min(refusals, key=problems)
 
 
 def find_families(library: Library, hf: dict[str, Any], where: str) -> list[str]:
