@@ -24,6 +24,7 @@ from .request import Request
 from .sampling import BIASES, Biases, SamplingMetadata, sample
 from .serve_processes import on_each_device, send_call
 from .settings import TOP, EngineSettings
+from .structured import keep_allowed
 
 
 def unstack(model: Decoder) -> None:
@@ -65,6 +66,8 @@ class StepInput(NamedTuple):
     top: Array  # []: whether any sequence asks for the likeliest tokens
     sampling: SamplingMetadata
     draft_tokens: Array | None = None  # [B, T - 1]: drafts of the tokens after the first, to verify
+    # [R, V / 32]: bits of the tokens that may be sampled; a row for each sequence, or for it and each of its drafts
+    allowed: Array | None = None
 
 
 class StepOutput(NamedTuple):
@@ -142,7 +145,8 @@ def run(
     B, C = logits.shape[:2]
     each = jax.tree.map(lambda x: jnp.repeat(x, C), (step.slots, step.sampling))
     tokens, own_biases = jax.tree.map(lambda x: x[each[0]], (sequences, slots.biases))
-    sampled = sample(logits.reshape(B * C, -1), tokens, positions.ravel() + 1, each[1], own_biases).reshape(B, C)
+    choices = keep_allowed(logits.reshape(B * C, -1), step.allowed)
+    sampled = sample(choices, tokens, positions.ravel() + 1, each[1], own_biases).reshape(B, C)
     is_last = positions + 1 == lengths[:, None]  # [B, C]
     if step.draft_tokens is not None:
         is_last = positions >= 0  # of those whose drafts are accepted so far
@@ -285,6 +289,7 @@ class Device:
             if G := self.settings.draft_tokens:
                 for B in self.shapes.rows:
                     step = self.dummy_step(B, width)._replace(draft_tokens=np.zeros((B, G), np.int32))
+                    step = step._replace(allowed=np.repeat(step.allowed, 1 + step.draft_tokens.shape[1], axis=0))
                     yield step, 1 + G, True, f"{B} x {1 + G} tokens, {G} of them drafts, {cached}"
 
     def warm_up(self) -> Iterator[str]:
@@ -324,7 +329,8 @@ class Device:
         slots, zeros = np.full(rows, self.settings.max_sequences, np.int32), np.zeros(rows, np.int32)
         block_tables = np.zeros((rows, self.width_for(pages)), np.int32)
         sampling = default_sampling_metadata(rows)
-        return StepInput(slots, zeros, zeros.copy(), zeros > 0, block_tables, np.array(False), sampling)
+        step = StepInput(slots, zeros, zeros.copy(), zeros > 0, block_tables, np.array(False), sampling)
+        return step._replace(allowed=np.full((rows, -(-self.model.config.vocab_size // 32)), -1, np.int32))
 
     def run(self, step: StepInput, length: int, score_all: bool) -> StepOutput:
         """Starts a step, without waiting for it."""

@@ -25,6 +25,7 @@ from .sampling import BIASES, fold_seed, sampling_problems
 from .serve_processes import lead_or_follow
 from .settings import EngineSettings, SamplingParams
 from .speculation import draft_ngram
+from .structured import Grammars, allowed_tokens
 
 
 def root_of(salt: bytes, weights: int) -> bytes:
@@ -65,6 +66,7 @@ class Engine:
         self.in_flight: list[StepInFlight] = []
         self.changed: dict[Request, None] = {}  # since the last call of `step`
         self.prefix_hits = self.prefix_queries = 0  # prompt tokens: found in the cache; all
+        self.grammars: Grammars | None = None  # set by those who know the tokenizer
         self.device.followers = lead_or_follow(self.device.mesh, self.device.run, self.device.write)
 
     @property
@@ -101,6 +103,15 @@ class Engine:
         ends = frozenset(sampling.stop_token_ids) | (frozenset() if sampling.ignore_eos else self.ends)
         root = root_of(salt, self.weights)
         request = Request(list(prompt), sampling, root=root, ends=ends, max_length=length + most)
+        if sampling.grammar and (sampling.min_tokens or sampling.ignore_eos):
+            problems.append(("grammar", "grammar: decides where the text ends: leave out min_tokens and ignore_eos"))
+        elif sampling.grammar and self.grammars is None:
+            problems.append(("grammar", "grammar: the engine knows no tokenizer: set its grammars"))
+        elif sampling.grammar:
+            try:
+                request.matcher = self.grammars.matcher(sampling.grammar)
+            except InputError as error:
+                problems.append(("grammar", f"grammar: {error}"))
         if request.sampling.adapter not in self.adapters:
             names = ", ".join(self.adapters[1:]) or "none"
             problems.append(("adapter", f"adapter {request.sampling.adapter}: must be one of {names}"))
@@ -131,6 +142,10 @@ class Engine:
         self.admit()
         if self.settings.draft_tokens:
             self.collect()  # drafts need the latest tokens
+        if any(request.matcher for request in self.running):
+            self.collect()  # what a grammar allows depends on the latest tokens
+        for request in [x for x in self.running if x.matcher and x.matcher.is_error()]:
+            self.end(request, "error")  # the grammar grew beyond the limits of llguidance
         started = self.decode() + self.prefill()
         self.collect()
         self.in_flight = started
@@ -274,6 +289,9 @@ class Engine:
     def start(self, rows: int, length: int, requests: list[Request], score_all: bool) -> StepInFlight:
         """Starts a step of requests for up to `length` tokens of each."""
         step = self.batch.step(requests, rows, self.device.width_for(max(len(x.pages) for x in requests)))
+        drafts = length - 1 if requests[0].drafts else 0
+        words = -(-self.config.vocab_size // 32)
+        step = step._replace(allowed=allowed_tokens(self.grammars, requests, len(step.slots), drafts, words))
         if requests[0].drafts:
             step = step._replace(draft_tokens=np.zeros((len(step.slots), length - 1), np.int32))
         for row, request in enumerate(requests):
@@ -321,6 +339,8 @@ class Engine:
                 request.prompt_logprobs += scores[row][:first]
                 request.prompt_top_logprobs += tops[:first]
                 if step.samples[row]:
+                    if request.matcher:
+                        request.matcher.consume_tokens(tokens[row][first:end])
                     why = request.add(tokens[row][first:end], scores[row][first:end], tops[first:end])
                     self.register_pages(request)
                     self.changed[request] = None

@@ -91,6 +91,8 @@ def field_problems(settings: object) -> list[str]:
         elif field.type == int | None:
             allowed = value is None or (type(value) is int and 0 <= value < 2**32)
             requirement = f"an integer from 0 to {2**32 - 1:,}, or None"
+        if field.name == "grammar":
+            allowed = isinstance(value, str)  # of several lines too
         if not allowed:
             problems.append(f"--{field.name.replace('_', '-')} {value}: must be {requirement}")
     return problems

@@ -14,6 +14,7 @@ from msgspec import Meta
 from .chat_template import ChatTemplate, TemplateError, TooLong, for_template
 from .choices import Piece, chat_logprobs, completion_logprobs
 from .settings import SamplingParams
+from .structured import NamedTool, ResponseFormat, StructuredOutputs
 from .tokenizer import AnyTokenizer
 
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
@@ -122,6 +123,8 @@ class Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     return_token_ids: bool = False
     prompt_cache_key: str = ""
     cache_salt: str = ""
+    response_format: ResponseFormat = ResponseFormat()
+    structured_outputs: StructuredOutputs = StructuredOutputs()
 
     @property
     def stops(self) -> list[str]:
@@ -253,6 +256,7 @@ class Function(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     description: str = ""
     parameters: dict[str, Any] = {}
+    strict: bool = False  # calls follow the schema of `parameters`; those that must be called always do
 
 
 class Tool(msgspec.Struct, forbid_unknown_fields=True):
@@ -270,7 +274,7 @@ class Chat(Fields):
 
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
     tools: list[dict[str, Any]] = msgspec.field(default_factory=list)
-    tool_choice: Literal["none", "auto"] = "auto"
+    tool_choice: Literal["none", "auto", "required"] | NamedTool = "auto"
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     chat_template_kwargs: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -285,7 +289,7 @@ class Chat(Fields):
     @property
     def offered(self) -> list[dict[str, Any]]:
         """Returns the tools that may be called."""
-        return self.tools if self.tool_choice == "auto" else []
+        return self.tools if self.tool_choice != "none" else []
 
     def template_names(self, template: ChatTemplate) -> dict[str, Any]:
         """Returns variables for the template, beside messages and tools. Warns of what it does not read."""
@@ -339,6 +343,7 @@ def drop_nulls(value: Any) -> Any:
     if isinstance(value, list):
         return [drop_nulls(part) if isinstance(part, (dict, list)) else part for part in value]
     kept = "parameters", "chat_template_kwargs"
+    kept = *kept, "schema", "json"
     return {
         key: drop_nulls(part) if isinstance(part, (dict, list)) and key not in kept else part
         for key, part in value.items()
@@ -356,8 +361,11 @@ def read_fields(content: bytes, kind: type[Completion | Chat], defaults: dict[st
                 if sent.pop(key) is not True:  # as parallel_tool_calls may be
                     warn_ignored(key)
             fields = defaults | {key: x for key, x in sent.items() if key not in NEUTRAL or x != NEUTRAL[key]}
+            form = fields.pop("response_format", None)
             for key in fields.keys() & NEUTRAL:
                 raise Refusal(400, f"{key}: only {json.dumps(NEUTRAL[key])} is supported", key, "unsupported_value")
+            if form is not None:
+                fields["response_format"] = form
         return msgspec.convert(fields, kind, str_keys=True)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         param = re.search(r"(?:\$\.|\$\[\.\.\.\] - at `\$\.|field `)(\w+)", str(error))

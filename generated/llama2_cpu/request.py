@@ -5,6 +5,8 @@ import dataclasses
 import enum
 import math
 
+from llguidance import LLMatcher
+
 from .errors import InputError, field_problems
 from .pages import page_digest
 from .settings import EngineSettings, SamplingParams
@@ -72,6 +74,7 @@ class Request:
     ngrams: dict[tuple[int, ...], int] = dataclasses.field(default_factory=dict)  # n-gram -> where its last one ends
     indexed: int = 1  # tokens of the sequence that are in `ngrams`
     drafts: list[int] = dataclasses.field(default_factory=list)  # tokens that its next step verifies
+    matcher: LLMatcher | None = None  # state of its grammar, after the tokens generated so far
 
     @property
     def sequence(self) -> list[int]:

@@ -28,6 +28,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from .adapters import adapter_directories, load_adapters
+from .answer_forms import grammar_of
 from .chat_template import load_chat_template
 from .choices import Choice, Piece, StopString
 from .clients import STATUSES, HTTPProtocol, as_json, as_refusal, bearer_key, gate, refuse
@@ -42,6 +43,7 @@ from .request import RequestError
 from .sampling import fold_seed
 from .serve import ServeSettings
 from .serve_processes import any_gone
+from .structured import Grammars
 from .text import default_sampling, load_ends, load_generation
 from .tokenizer import AnyTokenizer, FileTokenizer, tokenizer_to_serve
 from .tool_parser import BEGIN, ToolCalls
@@ -196,6 +198,8 @@ class Server:
         routes.append(
             Route("/v1/load", functools.partial(load, self.engine, self.settings, asyncio.Lock()), methods=["POST"])
         )
+        self.grammars = Grammars(self.tokenizer, self.engine.engine.ends, self.config.vocab_size)
+        self.engine.engine.grammars = self.grammars
         hosts = {x.lower() for x in ("localhost", socket.gethostname(), settings.host, *settings.allow_host)}
         origins = settings.allow_origin
         around = [Middleware(gate, hosts, set(origins), self.metrics.answers)]
@@ -248,6 +252,8 @@ class Server:
             for choice in range(request.n):
                 sampling = request.sampling(fold_seed(seed, place, choice), room - len(prompt), size, self.special)
                 prompts.append((prompt, sampling))
+        if request.limit != 0 and (grammar := grammar_of(request, self.template, self.grammars)):
+            prompts = [(prompt, dataclasses.replace(sampling, grammar=grammar)) for prompt, sampling in prompts]
         return request, [scored(*pair) for pair in prompts] if request.limit == 0 else prompts
 
     async def read_body(self, http: requests.Request, content: bytearray) -> None:

@@ -29,6 +29,7 @@ class SamplingParams:
     logit_bias: dict[int, float] = dataclasses.field(default_factory=dict)  # added to the logits of these tokens
     logprobs: Annotated[int, 0, TOP] = 0  # likeliest tokens to return at each place
     prompt_logprobs: bool = False  # return log-probabilities of the prompt's tokens as well
+    grammar: str = ""  # what the text must match, in llguidance's form of Lark
     adapter: str = ""  # name of the adapter that computes the sequence; "": none
     scored_from: NonNegativeInt = 0  # where in the prompt prompt_logprobs begin; what is before may be cached
 

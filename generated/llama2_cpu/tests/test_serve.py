@@ -161,7 +161,7 @@ def test_the_client_of_openai(port):
 REFUSED = {
     400: [
         *({"prompt": "x", "max_tokens": -1}, {"prompt": "x", "temperature": -1}, {"prompt": "x", "unheard_of": 1}),
-        *({"prompt": "x", "response_format": {"type": "json_object"}}, {"prompt": "x", "tools": [TOOL]}),
+        *({"prompt": "x", "suffix": "y"}, {"prompt": "x", "tools": [TOOL]}),
         *({"prompt": "x", "logit_bias": {"5": 101}}, {"prompt": "x", "logit_bias": {"1000000": 1}}),
         *({"prompt": "x" * 5000}, {"prompt": [5] * 600}, {"prompt": []}, {"prompt": ["x", 1]}, {"prompt": [-1]}),
         *({"prompt": ["x", [1]], "max_tokens": "9"}, {"prompt": [10**9]}, {"prompt": [WIDE.vocab_size]}),
@@ -192,7 +192,7 @@ CODES = {
     "decimal_below_min_value": [{"temperature": -1}, {"top_p": 0}],
     "string_above_max_length": [{"stop": "x" * 257}],
     "array_above_max_length": [{"stop": ["x"] * 17}],
-    "unsupported_value": [{"best_of": 2}, {"response_format": {"type": "json_object"}}],
+    "unsupported_value": [{"best_of": 2}, {"suffix": "y"}],
     "model_not_found": [{"model": "gpt-4"}],
     "object_above_max_properties": [{"logit_bias": {str(i): 1 for i in range(513)}}],
     "context_length_exceeded": [
