@@ -83,7 +83,7 @@ class Status:
             click.echo(line, err=True)
 
     def _draw(self) -> None:
-        while not self._ended.wait(0.2):
+        while not self._ended.wait(0.5):
             if self._text and (seconds := time.monotonic() - self._since) > 1:
                 # the cursor is left where the line begins, so that other output replaces it
                 click.echo(f"{self._text} {seconds:.0f} s\033[K\r", nl=False, err=True)

@@ -100,7 +100,10 @@ class Start:
         self.folder, self.where = self.config.parent, display_path(self.config)
         self.hf = read_config(self.config, self.where)
         self.weights = find_weights(self.folder, display_path(self.folder))
-        name = re.sub("[^a-z0-9]+", "_", self.folder.resolve().name.lower()).strip("_")
+        place = Path(os.path.abspath(self.folder))
+        if place.parent.name == "snapshots":  # of the cache of Hugging Face: models--OWNER--NAME/snapshots/COMMIT
+            place = Path(place.parents[1].name.rpartition("--")[2])
+        name = re.sub("[^a-z0-9]+", "_", place.name.lower()).strip("_")
         self.name = self.given_name or (name if is_package_name(name) else f"model_{name}")
         self.run = self.project.root / "runs" / self.name
         self.python = "python" if shutil.which("python") == sys.executable else sys.executable
@@ -224,8 +227,8 @@ class Start:
             return [] if self.weights else ["--tokenizer", self._path(path)]
         if not self.weights and self.sizes.get("vocab_size", 0) >= BYTES:
             return ["--tokenizer", "bytes"]
-        remedy = "save_pretrained of its tokenizer in transformers writes one"
-        note([f"{display_path(path)} is missing, and training below needs it: {remedy}"])
+        remedy = "save_pretrained of the tokenizer in transformers writes one"
+        note([f"{display_path(path)} is missing, and training needs it: {remedy}"])
         return ["--tokenizer", self._path(path)]
 
     def _path(self, path: Path) -> str:
