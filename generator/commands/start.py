@@ -115,10 +115,10 @@ class Start:
     def choose_architecture(self, ignored: tuple[str, ...]) -> None:
         """Chooses an architecture that reads the checkpoint as it is, or writes one."""
         library, settings = self.project.library(), self.project.root / SETTINGS
-        names = [self.name] if self.name in library.architectures() else []
-        names += [] if self.given_name else find_families(library, self.hf, self.where)
+        families = find_families(library, self.hf, self.where)
+        names = [name for name in families if name == self.name or not self.given_name]
         with Status(f"reading {self.where} ..."):
-            is_found = any(self._fits(name) for name in names)
+            is_found = any(self._fits(name) for name in sorted(names, key=lambda name: name != self.name))
         if not is_found:
             words = ["--from-hf", self.where, f"--target={self.target}", f"--name={self.name}"]
             _show(["gen", "new", *words, *(f"--ignore={setting}" for setting in ignored)])
