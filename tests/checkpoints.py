@@ -25,14 +25,16 @@ TEMPLATE = (
 )
 
 
-def make_checkpoint(folder: Path, family: str) -> Path:
-    """A checkpoint of a family, in its smallest sizes, with a tokenizer of bytes and a template of its own."""
+def make_checkpoint(folder: Path, family: str, **others: object) -> Path:
+    """A checkpoint of a family, in small sizes but for other settings, with a tokenizer and a template of its own."""
     import torch  # late, as both take seconds, and few tests make one
     import transformers
     from tokenizers import ByteLevelBPETokenizer
 
     made = FAMILIES[family]
-    settings = made.settings | next(iter(made.cases.values())).settings | {"vocab_size": 300, "eos_token_id": 0}
+    settings = (
+        made.settings | next(iter(made.cases.values())).settings | {"vocab_size": 300, "eos_token_id": 0} | others
+    )
     torch.manual_seed(0)
     model = getattr(transformers, made.model)(getattr(transformers, made.config)(**settings))
     model.save_pretrained(folder)

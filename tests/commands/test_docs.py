@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 from checkpoints import make_checkpoint, run, serving
 from click.testing import CliRunner
-from families.cases import FAMILIES
 
 from generator.commands.cli import gen
 
@@ -159,10 +158,8 @@ def test_the_page_of_a_checkpoint(tmp_path):
     (block,) = re.findall(r"^```sh\n(.*?)^```", (ROOT / "docs/checkpoint.md").read_text(), re.DOTALL | re.MULTILINE)
     install, start, *middle, serve, ask = block.replace("gpu", "cpu").replace("--steps 100", "--steps 2").splitlines()
     assert install.startswith("pip install ") and serve.endswith(" --port 8000") and ask.startswith("curl ")
-    make_checkpoint(tmp_path / "hf", "qwen3")
+    make_checkpoint(tmp_path / "hf", "qwen3", max_position_embeddings=1024)
     printed = run(start, tmp_path).stdout.replace("--steps 100", "--steps 2")
-    context = FAMILIES["qwen3"].settings["max_position_embeddings"]
-    middle = [line.replace("--sequence-length 1024", f"--sequence-length {context}") for line in middle]
     for command in middle:
         run(command, tmp_path / "generated")
     assert "\n".join(f"  {line}" for line in [*middle, serve]) in re.sub(r"\S+/python -m", "python -m", printed)
