@@ -166,7 +166,7 @@ class Start:
             try:
                 select(self.architecture, self.target, library, parts=[part])
             except LoomError as error:
-                note([f"{self.package} is without the part {part}: {error.message}"])
+                note([f"{self.package}: {error.message}"])
         serves = "serve" in self.parts
         needed = [*(name for name in NEEDED if name not in REFERENCE), *(SERVER if serves else ())]
         if missing := [name for name in needed if importlib.util.find_spec(name) is None]:
