@@ -87,12 +87,14 @@ def command(
         elif own:
             click.echo(start_project(project, combination, own))
         else:
-            _build_one(project, combination, out, force, dry_run)
+            build_one(project, combination, out, force, dry_run)
     elif not _build_all(project, out, force, dry_run):
         raise click.exceptions.Exit(2)
 
 
-def _build_one(project: Project, combination: Combination, out: Path | None, force: bool, dry_run: bool) -> None:
+def build_one(
+    project: Project, combination: Combination, out: Path | None = None, force: bool = False, dry_run: bool = False
+) -> None:
     """Builds a package, and prints the entry that lists it if packages.toml does not have it."""
     status = create_builder(project, combination, out).build(force, dry_run)
     _report(status, combination.command, out, force, dry_run)

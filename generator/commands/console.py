@@ -7,6 +7,9 @@ import importlib
 import json
 import re
 import signal
+import sys
+import threading
+import time
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -47,6 +50,43 @@ def note(texts: Iterable[str]) -> None:
     """Prints notes."""
     for text in texts:
         click.echo(f"note: {text}", err=True)
+
+
+class Status:
+    """Says on a terminal, in a line that goes away, what runs and for how many seconds.
+
+    Args:
+        text: what runs first.
+    """
+
+    def __init__(self, text: str = ""):
+        self._text, self._since = text, time.monotonic()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._draw, daemon=True)
+
+    def __enter__(self) -> Status:
+        if sys.stderr.isatty():
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._thread.ident:
+            self._thread.join()
+            click.echo("\033[K", nl=False, err=True)
+
+    def report(self, line: str) -> None:
+        """Prints a line to stderr; on a terminal `loading ...` is what runs from now on."""
+        is_step = self._thread.is_alive() and line.endswith("...")
+        self._text, self._since = line if is_step else "", time.monotonic()
+        if not is_step:
+            click.echo(line, err=True)
+
+    def _draw(self) -> None:
+        while not self._ended.wait(0.5):
+            if self._text and (seconds := time.monotonic() - self._since) > 1:
+                # the cursor is left where the line begins, so that other output replaces it
+                click.echo(f"{self._text} {seconds:.0f} s\033[K\r", nl=False, err=True)
 
 
 def write_json(value: Any) -> None:

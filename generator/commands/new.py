@@ -59,16 +59,8 @@ def new(
     Returns:
         The architecture that the new one is based on, the file, and the number of differences to work through.
     """
-    if config_path.is_dir():
-        config_path /= "config.json"
+    config_path = find_config(project, config_path, " --include '*.json'")
     where = project.display_path(config_path)
-    if not config_path.exists() and re.fullmatch(r"[\w-]+/[\w.-]+", given := config_path.as_posix()):
-        folder = given.partition("/")[2]
-        download = f"hf download {given} --include '*.json' --local-dir {folder}"
-        remedy = f"If it is a repository of Hugging Face, download it first:\n    {download}\n  and give {folder}."
-        raise LoomError("does not exist", given, remedy)
-    if not config_path.exists():
-        raise LoomError("does not exist", where, "Give the config.json of a checkpoint, or the folder that holds it.")
     hf, library = read_config(config_path, where), project.library()
     if not is_package_name(name) or name != name.lower():
         remedy = "Use small letters, digits and _, and no keyword of Python."
@@ -97,6 +89,25 @@ def new(
         file.write(text)
     project.forget_library()
     return family, path, len(differences)
+
+
+def find_config(project: Project, path: Path, what: str = "") -> Path:
+    """Returns the config.json that a path names, or that is in the folder that it names.
+
+    Args:
+        what: options of `hf download` for what is needed of a repository.
+    """
+    if path.is_dir():
+        path /= "config.json"
+    if not path.parent.exists() and re.fullmatch(r"[\w-]+/[\w.-]+", given := path.as_posix()):
+        folder = given.partition("/")[2]
+        download = f"hf download {given}{what} --local-dir {folder}"
+        remedy = f"If it is a repository of Hugging Face, download it first:\n    {download}\n  and give {folder}."
+        raise LoomError("does not exist", given, remedy)
+    if not path.exists():
+        remedy = "Give the config.json of a checkpoint, or the folder that holds it."
+        raise LoomError("does not exist", project.display_path(path), remedy)
+    return path
 
 
 def _fit_one(library: Library, families: list[str], *arguments: Any) -> tuple[str, str]:
@@ -144,6 +155,6 @@ def _explain_unknown_type(
     nearest_one = f"the nearest is {family}" if is_near else f"none is near; {family} is the least far"
     remedy = (
         f"By names, {nearest_one}. Differences:\n{listed}{more}\n"
-        f"Add --as {family} to write an architecture file that lists these as comments to work through."
+        f"gen new --as {family} writes an architecture file that lists these as comments to work through."
     ).replace("\n", "\n  ")
     return LoomError(f"no architecture has the model_type {short(repr(hf['model_type']))}", where, remedy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import re
 import sys
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from generator.checkpoint.files import read_config
-from generator.commands.console import AS_JSON, PATH, exit_codes, write_json
+from generator.commands.console import AS_JSON, PATH, Status, exit_codes, write_json
 from generator.disk.project import Project
 from generator.errors import LoomError, printable, short
 from generator.weaver import weave
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from generator.checkpoint.comparisons import Comparison
     from generator.package.package import Package
 
-NEEDED = ("torch", "transformers", "jax", "flax", "grain", "optax", "orbax", "safetensors", "tyro")
+REFERENCE = ("torch", "transformers")
+NEEDED = (*REFERENCE, "jax", "flax", "grain", "optax", "orbax", "safetensors", "tyro")
+TOKENS = 64  # in each row, unless another number is given
 HEADER = "what", "largest difference", "bound", ""
 DEVICES = "--xla_force_host_platform_device_count=2"
 FIX = "Fix the fragment at that line; or, where it is built in, report it with this config.json."
@@ -43,7 +46,7 @@ OTHER_FORMATS = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".gguf", ".n
     "--tokens",
     metavar="N",
     type=click.IntRange(16),
-    default=64,
+    default=TOKENS,
     show_default=True,
     help="The number of tokens in each of two rows.",
 )
@@ -58,9 +61,24 @@ def command(architecture: str, folder: Path, target: str, tokens: int, as_json: 
     comparison ends with an error, the others are shown too.
     """
 
-    def report(line: str) -> None:
-        click.echo(line, err=True)
+    if not show_parity(Project.find(), architecture, folder, target, tokens, as_json):
+        raise click.exceptions.Exit(1)
 
+
+def show_parity(
+    project: Project,
+    architecture: str,
+    folder: Path,
+    target: str,
+    tokens: int = TOKENS,
+    as_json: bool = False,
+    most_memory: float = math.inf,
+) -> bool:
+    """Compares a package with its reference, and shows each step; returns whether all comparisons hold.
+
+    Args:
+        most_memory: bytes; what takes more is refused.
+    """
     header = iter([HEADER])  # which stands above the first rows alone
 
     def show(rows: list[Comparison]) -> None:
@@ -71,13 +89,13 @@ def command(architecture: str, folder: Path, target: str, tokens: int, as_json: 
             click.echo(f"  {what:<50}  {difference:<18}  {bound:<7}  {verdict}".rstrip())
 
     try:
-        rows = parity(Project.find(), architecture, folder, target, tokens, report, show)
+        with Status() as status:
+            rows = parity(project, architecture, folder, target, tokens, status.report, show, most_memory)
     except ParityError as error:
         _write_summary(error.rows, as_json)
         raise
     _write_summary(rows, as_json)
-    if not all(row.holds for row in rows):
-        raise click.exceptions.Exit(1)
+    return all(row.holds for row in rows)
 
 
 def _write_summary(rows: list[Comparison], as_json: bool) -> None:
@@ -93,7 +111,7 @@ def _write_summary(rows: list[Comparison], as_json: bool) -> None:
 class ParityError(LoomError):
     """An error that ended a comparison, with the rows of the others."""
 
-    def __init__(self, message: str, where: str, remedy: str, rows: list[Comparison]):
+    def __init__(self, message: str, where: str, remedy: str | None, rows: list[Comparison]):
         super().__init__(message, where, remedy)
         self.rows = rows
 
@@ -106,6 +124,7 @@ def parity(
     length: int,
     report: Callable[[str], None],
     show: Callable[[list[Comparison]], None],
+    most_memory: float = math.inf,
 ) -> list[Comparison]:
     """Weaves a package, loads a checkpoint with it, and compares it with the model that transformers loads.
 
@@ -114,6 +133,7 @@ def parity(
         length: tokens in each of two rows.
         report: prints a line: the sides and their sizes, each step before it runs, and what is not compared.
         show: prints the comparisons of a step.
+        most_memory: bytes; a comparison that takes more is refused.
 
     Raises:
         ParityError: the package, or transformers, failed.
@@ -130,7 +150,7 @@ def parity(
     if hf.get("quantization_config"):
         remedy = "Load it with transformers, which dequantizes, save it to another folder, and give that one."
         raise LoomError("its tensors are quantized, and parity compares in fp32", where, remedy)
-    weights = _find_weights(folder, where)
+    weights = find_weights(folder, where)
     source = (
         f"weights: {', '.join(path.name for path in weights)}" if weights else "random weights: the folder has none"
     )
@@ -150,6 +170,9 @@ def parity(
             (scratch / woven.name / path).parent.mkdir(parents=True, exist_ok=True)
             (scratch / woven.name / path).write_text(text, encoding="utf-8")
         size = count_parameters(folder, where)
+        if 40 * size > most_memory:
+            needed, there = _format_bytes(40 * size), _format_bytes(most_memory)
+            raise LoomError(f"takes about {needed} of memory, and there are {there}", where, "Use a larger machine.")
         report(
             f"{woven.name} against {printable(hf['model_type'])} of transformers: {size:,} parameters, "
             f"2 x {length} tokens; {short(source)}; "
@@ -174,7 +197,7 @@ def parity(
             listed = re.sub(r"--([\w-]+)", lambda it: names.get(it[1], it[0]), listed)
             without_remedy = re.search("is missing: add it|\n *(missing|unknown): ", listed)
             hint = WHERE if without_remedy else None
-            raise LoomError(f"{woven.name} does not load it:\n  {listed}", where, hint) from None
+            raise ParityError(f"{woven.name} does not load it:\n  {listed}", where, hint, []) from None
         except Exception as error:
             raise ParityError(
                 f"{woven.name} does not load it: {_explain_failure(error, woven)}", where, WHERE, []
@@ -200,7 +223,14 @@ def _explain_failure(error: Exception, woven: Package) -> str:
     return reason
 
 
-def _find_weights(folder: Path, where: str) -> list[Path]:
+def find_memory() -> float:
+    """Returns the bytes of memory that this process may use."""
+    bound, limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), Path("/sys/fs/cgroup/memory.max")
+    text = limit.read_text().strip() if limit.is_file() else ""
+    return min(bound, int(text)) if text.isdecimal() else bound
+
+
+def find_weights(folder: Path, where: str) -> list[Path]:
     """Returns the safetensors files of a folder; refuses weights in other formats alone."""
     weights, names = sorted(folder.glob("*.safetensors")), sorted(path.name for path in folder.iterdir())
     others = [name for name in names if name.endswith((*OTHER_FORMATS, ".safetensors.index.json"))]

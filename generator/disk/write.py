@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -43,6 +44,18 @@ def write_package(folder: Path, combination: Combination, files: dict[str, bytes
             if status.differs and (force or not status.blocked):
                 _write_changes(folder, status, files)
             return status
+
+
+@contextmanager
+def whole_or_absent(path: Path) -> Iterator[None]:
+    """Removes what a step that ends early, by an error or by Ctrl-C, leaves at a path where nothing was before."""
+    was_there = os.path.lexists(path)
+    try:
+        yield
+    except BaseException:
+        if not was_there:
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        raise
 
 
 def write_records(folder: Path, files: dict[str, bytes]) -> None:

@@ -7,20 +7,15 @@ tests/families/test_add_a_family.py; `make demo` does what README says.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import socket
-import subprocess
-import sys
-import time
 import tomllib
-import urllib.request
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from checkpoints import make_checkpoint, run, serving
 from click.testing import CliRunner
 
 from generator.commands.cli import gen
@@ -157,54 +152,20 @@ def test_the_first_fragment(tmp_path, monkeypatch):
     assert shown in (tmp_path / "generated/llama2_head_norms_cpu/model.py").read_text()
 
 
-# a model of another family than the demo's, with a template of its own
-CHECKPOINT = """
-import transformers
-from tokenizers import ByteLevelBPETokenizer
-
-trained = ByteLevelBPETokenizer()
-trained.train_from_iterator(["1 + 1? user assistant"], special_tokens=["</s>"])
-tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, eos_token="</s>")
-asks = "{% if add_generation_prompt %}assistant: {% endif %}"
-tokenizer.chat_template = "{% for m in messages %}{{ m.role }}: {{ m.content }}</s>{% endfor %}" + asks
-tokenizer.save_pretrained("hf")
-sizes = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2)
-config = transformers.Qwen3Config(vocab_size=300, head_dim=16, max_position_embeddings=1024, eos_token_id=0, **sizes)
-transformers.Qwen3ForCausalLM(config).save_pretrained("hf")
-"""
-
-
 @pytest.mark.slow
 def test_the_page_of_a_checkpoint(tmp_path):
-    """Follows docs/checkpoint.md with random weights, on a CPU, up to an answer of the server."""
-    page = (ROOT / "docs/checkpoint.md").read_text().replace("gpu", "cpu")
-    blocks = "".join(re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE))
-    commands = re.sub(r"^(pip|mkdir).*\n", "", blocks, flags=re.MULTILINE)
-    *before, serve = commands.replace("--steps 100", "--steps 2").splitlines()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    rows = [{"messages": [{"role": role, "content": "1 + 1?"} for role in ("user", "assistant")]}] * 40
-    for name in "chats", "held_out":
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (tmp_path / "gen.toml").write_text('generated = "generated"\n')
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = os.environ | {"PATH": path, "JAX_PLATFORMS": "cpu"}
-    subprocess.run([sys.executable, "-c", CHECKPOINT], cwd=tmp_path, check=True)
-    subprocess.run(["bash", "-ec", "\n".join(before)], cwd=tmp_path, env=environment, check=True, timeout=1800)
+    """Follows docs/checkpoint.md with random weights, on a CPU, up to the answer that the server gives to its curl."""
+    (block,) = re.findall(r"^```sh\n(.*?)^```", (ROOT / "docs/checkpoint.md").read_text(), re.DOTALL | re.MULTILINE)
+    install, start, *middle, serve, ask = block.replace("gpu", "cpu").replace("--steps 100", "--steps 2").splitlines()
+    assert install.startswith("pip install ") and serve.endswith(" --port 8000") and ask.startswith("curl ")
+    make_checkpoint(tmp_path / "hf", "qwen3", max_position_embeddings=1024)
+    printed = run(start, tmp_path).stdout.replace("--steps 100", "--steps 2")
+    for command in middle:
+        run(command, tmp_path / "generated")
+    assert "\n".join(f"  {line}" for line in [*middle, serve]) in re.sub(r"\S+/python -m", "python -m", printed)
+    with serving(serve, tmp_path / "generated") as port:
+        answer = run(ask.replace("8000", port), tmp_path).stdout
+    assert json.loads(answer)["choices"][0]["message"]["role"] == "assistant"
+    (export,) = re.findall("^`(python.* export .*?)`", (ROOT / "docs/checkpoint.md").read_text(), re.MULTILINE)
+    run(export.replace("gpu", "cpu"), tmp_path / "generated")
     assert (tmp_path / "tuned/model.safetensors").stat().st_size == (tmp_path / "hf/model.safetensors").stat().st_size
-    server = subprocess.Popen(shlex.split(serve.replace("8000", port)), cwd=tmp_path / "generated", env=environment)
-    try:
-        body = json.dumps({"messages": rows[0]["messages"][:1], "max_tokens": 4}).encode()
-        url, headers = f"http://127.0.0.1:{port}/v1/chat/completions", {"Content-Type": "application/json"}
-        for _ in range(300):
-            assert server.poll() is None
-            try:
-                answer = json.load(urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=60))
-                break
-            except OSError:  # it does not listen yet
-                time.sleep(1)
-        assert answer["choices"][0]["message"]["role"] == "assistant"
-    finally:
-        server.kill()
-        server.wait()

@@ -32,7 +32,7 @@ def test_an_unknown_model_type_is_not_what_it_is_spelt_like(refuse):
         "By names, the nearest is olmo2. Differences:\n"
         "  - no fragment of olmo2 reads the setting stripes, which is 3\n" in output
     )
-    assert "\n  - no fragment has a place for the tensor model.stripes.weight\n  Add --as olmo2 to write" in output
+    assert "\n  - no fragment has a place for the tensor model.stripes.weight\n  gen new --as olmo2 writes" in output
 
 
 STATEFUL = """
