@@ -9,7 +9,7 @@ from jax import Array
 from llguidance import LLMatcher
 
 from generator.language import requires, splice
-from generator.language.roles import Grammars, InputError, Request, sample
+from generator.language.roles import Grammars, InputError, Request, SamplingParams, sample
 
 requires("grammars", "speculation")
 
@@ -41,17 +41,28 @@ def _(self):
     self.grammars: Grammars | None = None  # set by those who know the tokenizer
 
 
+def start_grammar(
+    grammars: Grammars | None, sampling: SamplingParams, problems: list[tuple[str | None, str]]
+) -> LLMatcher | None:
+    """Returns the state of the grammar of a request, if it has one; adds what is wrong with it to the problems."""
+    if not sampling.grammar:
+        return None
+    if grammars is None:
+        problem = "the engine knows no tokenizer: set its grammars"
+    elif sampling.min_tokens or sampling.ignore_eos:
+        problem = "decides where the text ends: leave out min_tokens and ignore_eos"
+    else:
+        try:
+            return grammars.matcher(sampling.grammar)
+        except InputError as error:
+            problem = str(error)
+    problems.append(("grammar", f"grammar: {problem}"))
+    return None
+
+
 @splice("Engine.request")
 def _(self, sampling, request, problems):
-    if sampling.grammar and (sampling.min_tokens or sampling.ignore_eos):
-        problems.append(("grammar", "grammar: decides where the text ends: leave out min_tokens and ignore_eos"))
-    elif sampling.grammar and self.grammars is None:
-        problems.append(("grammar", "grammar: the engine knows no tokenizer: set its grammars"))
-    elif sampling.grammar:
-        try:
-            request.matcher = self.grammars.matcher(sampling.grammar)
-        except InputError as error:
-            problems.append(("grammar", f"grammar: {error}"))
+    request.matcher = start_grammar(self.grammars, sampling, problems)
 
 
 @splice("Engine.admitted")

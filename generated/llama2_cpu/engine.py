@@ -25,7 +25,7 @@ from .sampling import BIASES, fold_seed, sampling_problems
 from .serve_processes import lead_or_follow
 from .settings import EngineSettings, SamplingParams
 from .speculation import draft_ngram
-from .structured import Grammars, allowed_tokens
+from .structured import Grammars, allowed_tokens, start_grammar
 
 
 def root_of(salt: bytes, weights: int) -> bytes:
@@ -103,15 +103,7 @@ class Engine:
         ends = frozenset(sampling.stop_token_ids) | (frozenset() if sampling.ignore_eos else self.ends)
         root = root_of(salt, self.weights)
         request = Request(list(prompt), sampling, root=root, ends=ends, max_length=length + most)
-        if sampling.grammar and (sampling.min_tokens or sampling.ignore_eos):
-            problems.append(("grammar", "grammar: decides where the text ends: leave out min_tokens and ignore_eos"))
-        elif sampling.grammar and self.grammars is None:
-            problems.append(("grammar", "grammar: the engine knows no tokenizer: set its grammars"))
-        elif sampling.grammar:
-            try:
-                request.matcher = self.grammars.matcher(sampling.grammar)
-            except InputError as error:
-                problems.append(("grammar", f"grammar: {error}"))
+        request.matcher = start_grammar(self.grammars, sampling, problems)
         if request.sampling.adapter not in self.adapters:
             names = ", ".join(self.adapters[1:]) or "none"
             problems.append(("adapter", f"adapter {request.sampling.adapter}: must be one of {names}"))

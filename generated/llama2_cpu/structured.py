@@ -14,6 +14,7 @@ from llguidance.numpy import fill_next_token_bitmask_par, fill_next_token_bitmas
 
 from .errors import InputError
 from .request import Request
+from .settings import SamplingParams
 from .tokenizer import AnyTokenizer, has_text, token_bytes
 
 
@@ -71,6 +72,25 @@ class Grammars:
             fill_next_token_bitmask_par(self.executor, plain, allowed)
         if drafted:
             fill_next_token_bitmask_par_with_draft_tokens(self.executor, drafted, allowed)
+
+
+def start_grammar(
+    grammars: Grammars | None, sampling: SamplingParams, problems: list[tuple[str | None, str]]
+) -> LLMatcher | None:
+    """Returns the state of the grammar of a request, if it has one; adds what is wrong with it to the problems."""
+    if not sampling.grammar:
+        return None
+    if grammars is None:
+        problem = "the engine knows no tokenizer: set its grammars"
+    elif sampling.min_tokens or sampling.ignore_eos:
+        problem = "decides where the text ends: leave out min_tokens and ignore_eos"
+    else:
+        try:
+            return grammars.matcher(sampling.grammar)
+        except InputError as error:
+            problem = str(error)
+    problems.append(("grammar", f"grammar: {problem}"))
+    return None
 
 
 def allowed_tokens(
