@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from selected import mostly_slow
 
 from families.weaving import woven
 
@@ -50,12 +51,6 @@ def requests_of(rng: np.random.Generator, shared: list[int], page: int, chunk: i
         yield prompt, int(rng.integers(1, LONGEST - len(prompt))) // 2 + 1, float(rng.choice([0, 0, 1]))
 
 
-FAMILIES = [
-    pytest.param(it, marks=() if it in ("lfm2", "mamba2", "deepseek_v32", "gemma4") else pytest.mark.slow)
-    for it in SIZES
-]
-
-
 def small(package, family: str):
     sizes = dict(width=32, vocab_size=64, context_length=LONGEST, init_std=0.2, dtype="float32")
     config = dataclasses.replace(package.config.PRESETS["tiny"], **sizes | SIZES[family])
@@ -74,7 +69,7 @@ def record_rank_gaps(package, gaps: list, monkeypatch) -> None:
     monkeypatch.setattr(module, "highest", highest)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", mostly_slow(SIZES, "deepseek_v32", "lfm2"))
 def test_any_schedule_gives_what_one_pass_gives(family, tmp_path, monkeypatch):
     package = woven(family, "cpu", tmp_path)
     engine = package.engine
@@ -137,7 +132,7 @@ def test_any_schedule_gives_what_one_pass_gives(family, tmp_path, monkeypatch):
     assert worst < 1e-4 and cached and (preempted or SCHEDULES < 100)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", mostly_slow(SIZES, "lfm2"))
 def test_a_saved_model_is_served_as_it_is(family, tmp_path):
     package = woven(family, "cpu", tmp_path)
     engine, weights = package.engine, importlib.import_module(f"{package.engine.__package__}.weights")
