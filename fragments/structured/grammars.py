@@ -3,7 +3,10 @@
 Source: Willard and Louf 2023, arXiv 2307.09702, section 3; Koo et al. 2024, arXiv 2407.08103, section 3 (tokens).
 """
 
+import concurrent.futures
 import functools
+import re
+import threading
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -12,6 +15,15 @@ from llguidance import LLExecutor, LLMatcher, LLTokenizer, TokenizerWrapper
 from llguidance.numpy import fill_next_token_bitmask_par, fill_next_token_bitmask_par_with_draft_tokens
 
 from generator.language.roles import AnyTokenizer, InputError, has_text, token_bytes
+
+LONGEST_GRAMMAR = 256 * 1024  # characters; larger ones take a core for seconds
+
+
+STACK = 512 * 2**20  # bytes, of which rules that refer to each other in a chain take some: llguidance recurses
+
+
+# tokens may be any that spell the text, as those of tokenizers that put a space before it could not be forced
+ANY_TOKENS = '\n%llguidance {"no_forcing": true}\n'
 
 
 class Vocabulary:
@@ -37,21 +49,38 @@ class Grammars:
 
     def __init__(self, tokenizer: AnyTokenizer, ends: Collection[int], vocab_size: int):
         """Takes the tokens that end a text, which a grammar allows where it is satisfied."""
-        vocabulary = TokenizerWrapper(Vocabulary(tokenizer, ends, vocab_size))
-        self.tokenizer = LLTokenizer(vocabulary, vocab_size, sorted(ends))
+        self.tokenizer: LLTokenizer | None = None
+        self.ends = sorted(ends)
+        if ends:
+            vocabulary = TokenizerWrapper(Vocabulary(tokenizer, ends, vocab_size))
+            self.tokenizer = LLTokenizer(vocabulary, vocab_size, self.ends)
         self.executor = LLExecutor()
-        self.compiled = functools.lru_cache(256)(self.compile)
+        self.compiled = functools.lru_cache(16)(self.compile)  # some take tens of megabytes
+        self.compiling = concurrent.futures.ThreadPoolExecutor(1, "grammars")
+        before = threading.stack_size(STACK)
+        self.compiling.submit(int).result()  # starts the thread
+        threading.stack_size(before)
 
     def compile(self, grammar: str) -> LLMatcher:
-        matcher = LLMatcher(self.tokenizer, grammar, log_level=0)
-        if matcher.is_error():
-            raise InputError(matcher.get_error())
+        if self.tokenizer is None:
+            raise InputError("nothing says which token ends a text: name eos_token_id in generation_config.json")
+        if len(grammar) > LONGEST_GRAMMAR:
+            raise InputError(f"{len(grammar):,} characters of a grammar: {LONGEST_GRAMMAR:,} are possible")
+        matcher = self.compiling.submit(LLMatcher, self.tokenizer, grammar + ANY_TOKENS, log_level=0).result()
+        allowed = np.frombuffer(matcher.compute_bitmask(), np.uint8)
+        words = re.split("<state>|<backtrace>", matcher.get_error())[0].strip()
+        if matcher.is_error() and not words.startswith("NoExtension"):
+            raise InputError(words[:500])
+        tokens = {*np.flatnonzero(np.unpackbits(allowed, bitorder="little")).tolist()}
+        if matcher.is_error() or not (tokens - {*self.ends} or matcher.is_accepting()):
+            raise InputError("no text of this vocabulary has that form")
         return matcher
 
     def matcher(self, grammar: str) -> LLMatcher:
-        """Returns the state of a grammar before the first token. A new grammar takes up to seconds.
+        """Returns the state of a grammar in llguidance's form of Lark, before the first token.
 
-        Raises InputError, in the words of llguidance, for what is no grammar or is more than it supports.
+        A new grammar takes up to seconds. Raises InputError, in the words of llguidance, for what is no grammar or is
+        more than it supports, and for one that no text matches.
         """
         return self.compiled(grammar).deep_copy()
 

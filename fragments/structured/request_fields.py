@@ -3,9 +3,10 @@
 Source: OpenAI's API reference, `response_format` and `tool_choice`; vLLM's documentation, `structured_outputs`.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from generator.language import proceed, requires, splice
 
@@ -15,7 +16,7 @@ requires("openai/fields", "openai/messages", "answer_forms")
 class JsonSchema(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     name: str = ""
     description: str = ""
-    schema: dict[str, Any] | bool = True
+    schema: dict[str, Any] = {}
     strict: bool = True  # an answer always follows the schema
 
 
@@ -34,12 +35,12 @@ class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True, frozen=True)
     json: str | dict[str, Any] | None = None  # a schema
     json_object: bool = False
     regex: str | None = None
-    choice: list[str] | None = None
+    choice: Annotated[list[str], Meta(min_length=1)] | None = None
     grammar: str | None = None  # in llguidance's form of Lark
 
     def __post_init__(self) -> None:
-        if sum(bool(getattr(self, name)) for name in self.__struct_fields__) > 1:
-            raise ValueError("asks for more than one form: choose one")
+        if sum(getattr(self, name) not in (None, False) for name in self.__struct_fields__) != 1:
+            raise ValueError(f"takes one of {', '.join(self.__struct_fields__)}")
 
 
 class NamedFunction(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -56,7 +57,7 @@ class NamedTool(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 @splice("Fields.fields")
 def _():
     response_format: ResponseFormat = ResponseFormat()
-    structured_outputs: StructuredOutputs = StructuredOutputs()
+    structured_outputs: StructuredOutputs | None = None
 
 
 @splice("Chat.tool_choice")
