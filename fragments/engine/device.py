@@ -82,7 +82,7 @@ class Device:
             chunks={length: min(chunk // length, rows) for length in sorted(lengths)},
             widths=block_table_widths(longest, size),
         )
-        point("Device.made")
+        point("Device.made", config)
 
     def steps(self) -> Iterator[tuple[StepInput, int, bool, str]]:
         """Yields every shape of step: an input that does nothing, its length, whether it scores all, a description."""

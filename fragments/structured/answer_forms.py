@@ -24,7 +24,7 @@ from generator.language.roles import (
 
 requires("request_fields", "engine_grammars", "tool_calls", "serve/serve")
 
-CALL_END = "}\n" + FINISH
+CALL_END = f"}}\n{FINISH}"
 
 
 MOST_CALLS = 16  # that an answer may have where tools must be called

@@ -87,7 +87,7 @@ def allowed_tokens(
 @splice("Engine.step", before="speculation", after="window_pages")
 def _(self, requests, step, length):
     drafts = length - 1 if requests[0].drafts else 0
-    words = -(-self.config.vocab_size // 32)
+    words = self.device.mask_words
     step = step._replace(allowed=allowed_tokens(self.grammars, requests, len(step.slots), drafts, words))
 
 
@@ -97,9 +97,14 @@ def _(request, row, tokens, first, end):
         request.matcher.consume_tokens(tokens[row][first:end])
 
 
+@splice("Device.made")
+def _(self, config):
+    self.mask_words = -(-config.vocab_size // 32)  # with a bit for each token
+
+
 @splice("Device.dummy_step", after="window_pages engine_states")
 def _(self, rows, step):
-    step = step._replace(allowed=np.full((rows, -(-self.model.config.vocab_size // 32)), -1, np.int32))
+    step = step._replace(allowed=np.full((rows, self.mask_words), -1, np.int32))
 
 
 @splice("Device.drafted", after="engine_states")

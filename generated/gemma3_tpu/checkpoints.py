@@ -155,8 +155,7 @@ class Checkpoints:
         wrong = sorted(needed - fields.keys() | fields.keys() - known)
         if (there := recorded["architecture"]) != ARCHITECTURE or wrong:
             difference = f"{there} there, {ARCHITECTURE} here; settings of only one: {wrong}"
-            where = self.directory / str(step)
-            raise InputError(f"{where} is of another architecture, or of a package with other parts: {difference}")
+            raise InputError(f"{self.directory / str(step)} is of another architecture or other parts: {difference}")
         for name, flag in ("data", "--data"), ("eval_data", "--eval-data"):
             if recorded[name] and self.config and not getattr(self.config, name):
                 raise InputError(f"{self.directory}: began with {flag} {recorded[name]!r}: give it, none is taken")

@@ -4,7 +4,7 @@
 import json
 from typing import Any
 
-from llguidance import LLMatcher, StructTag
+from llguidance import LLMatcher
 
 from .chat_template import ChatTemplate
 from .errors import InputError
@@ -12,7 +12,7 @@ from .openai import Chat, Completion, Refusal
 from .structured import Grammars, NamedTool
 from .tool_parser import BEGIN, FINISH
 
-CALL_END = "}\n" + FINISH
+CALL_END = f"}}\n{FINISH}"
 
 MOST_CALLS = 16  # that an answer may have where tools must be called
 
@@ -20,59 +20,69 @@ MOST_CALLS = 16  # that an answer may have where tools must be called
 JSON_OPTIONS = {"whitespace_flexible": True, "whitespace_pattern": r"[ \n\r\t]{0,24}"}
 
 
-def json_rule(schema: Any) -> str:
-    """Returns the right side of a rule of Lark for JSON by a schema."""
-    root = schema if isinstance(schema, dict) else {} if schema else {"not": {}}
-    return f"%json {json.dumps(root | {'x-guidance': JSON_OPTIONS})}"
+def json_rule(schema: dict[str, Any]) -> str:
+    """Returns the right side of a rule of Lark for JSON by a schema, whose own options come first."""
+    own = schema.get("x-guidance")
+    return f"%json {json.dumps(schema | {'x-guidance': JSON_OPTIONS | (own if isinstance(own, dict) else {})})}"
+
+
+def read_schema(text: str | dict[str, Any]) -> dict[str, Any]:
+    """Returns a schema that may be a text of JSON. Refuses what is none."""
+    try:
+        schema = json.loads(text) if isinstance(text, str) else text
+    except ValueError as error:
+        raise InputError(f"json is no JSON: {error}") from None
+    if not isinstance(schema, dict):
+        raise InputError("json is no schema: give an object")
+    return schema
 
 
 def form_of(request: Completion | Chat) -> tuple[str, str] | None:
     """Returns the field that asks for a form of the text, and the grammar; None if the text is free."""
     form, outputs = request.response_format, request.structured_outputs
-    if form.type == "json_schema":
-        return "response_format", f"start: {json_rule(form.json_schema.schema)}"
-    if form.type == "json_object" or outputs.json_object:
-        field = "response_format" if form.type == "json_object" else "structured_outputs"
-        return field, f"start: {json_rule({'type': 'object'})}"
+    if form.type != "text" and outputs:
+        raise InputError("cannot be combined with structured_outputs: leave one out")
+    if form.type != "text":
+        schema = form.json_schema.schema if form.json_schema else {"type": "object"}
+        return "response_format", f"start: {json_rule(schema)}"
+    if outputs is None:
+        return None
     if outputs.json is not None:
-        try:
-            schema = json.loads(outputs.json) if isinstance(outputs.json, str) else outputs.json
-        except ValueError as error:
-            raise Refusal(400, f"structured_outputs: json is no JSON: {error}", "structured_outputs") from None
-        return "structured_outputs", f"start: {json_rule(schema)}"
-    if outputs.regex is not None:
-        return "structured_outputs", LLMatcher.grammar_from_regex(outputs.regex)
-    if outputs.choice:
-        return "structured_outputs", f"start: {' | '.join(json.dumps(text) for text in outputs.choice)}"
-    return ("structured_outputs", outputs.grammar) if outputs.grammar is not None else None
+        grammar = f"start: {json_rule(read_schema(outputs.json))}"
+    elif outputs.regex is not None:
+        grammar = json.loads(LLMatcher.grammar_from_regex(outputs.regex))["grammars"][0]["lark_grammar"]
+    elif outputs.choice is not None:
+        grammar = f"start: {' | '.join(json.dumps(text) for text in outputs.choice)}"
+    elif outputs.grammar is not None:
+        grammar = outputs.grammar
+    else:
+        grammar = f"start: {json_rule({'type': 'object'})}"
+    return "structured_outputs", grammar
 
 
-def call_form(function: dict[str, Any]) -> tuple[str, Any]:
-    """Returns what a call of a function begins with, and the schema of its arguments."""
-    schema = function.get("parameters", {}) | {"type": "object"}  # as arguments are, whether it says so or not
-    return f'{BEGIN}\n{{"name": {json.dumps(function["name"])}, "arguments": ', schema
+def call_rules(functions: list[dict[str, Any]], tag: str) -> str:
+    """Returns rules of Lark for a call of one of the functions, after what stands for the opening tag."""
+    rules = ["call: " + " | ".join(f"call_{number}" for number in range(len(functions)))]
+    for number, function in enumerate(functions):
+        begin = f'\n{{"name": {json.dumps(function["name"])}, "arguments": '
+        # arguments are an object, whether the schema says so or not
+        schema = function.get("parameters", {}) | {"type": "object"}
+        rules += [f"call_{number}: {tag} {json.dumps(begin)} arguments_{number} {json.dumps(CALL_END)}"]
+        rules += [f"arguments_{number}: {json_rule(schema)}"]
+    return "\n".join(rules)
 
 
 def calls_required(functions: list[dict[str, Any]], most: int) -> str:
     """Returns the grammar of one to `most` calls of functions."""
-    rules = []
-    for number, function in enumerate(functions):
-        begin, schema = call_form(function)
-        rules += [f"call_{number}: {json.dumps(begin)} arguments_{number} {json.dumps(CALL_END)}"]
-        rules += [f"arguments_{number}: {json_rule(schema)}"]
-    one = " | ".join(f"call_{number}" for number in range(len(functions)))
     further = f' ("\\n" call){{0,{most - 1}}}' if most > 1 else ""
-    return "\n".join([f"start: call{further}", f"call: {one}", *rules])
+    return f"start: call{further}\n{call_rules(functions, json.dumps(BEGIN))}"
 
 
 def calls_allowed(functions: list[dict[str, Any]]) -> str:
     """Returns the grammar of a text with calls in it; those of functions that are `strict` follow their schemas."""
-    tags = []
-    for function in functions:
-        begin, schema = call_form(function if function.get("strict") else function | {"parameters": {}})
-        rule = f"start: {json_rule(schema)}"
-        tags.append(StructTag(trigger=BEGIN, begin=begin, grammar=rule, end=CALL_END))
-    return StructTag.to_grammar(tags, assume_special=False)
+    free = [function if function.get("strict") else function | {"parameters": {}} for function in functions]
+    text = f"start: call* TEXT\nTEXT: /(.|\\n)*/\nopening[lazy]: TEXT {json.dumps(BEGIN)}"
+    return f"{text}\n{call_rules(free, 'opening')}"
 
 
 def form_of_calls(chat: Chat, template: ChatTemplate) -> tuple[str, str] | None:
@@ -91,20 +101,24 @@ def form_of_calls(chat: Chat, template: ChatTemplate) -> tuple[str, str] | None:
     if isinstance(chat.tool_choice, NamedTool):
         functions = [function for function in functions if function["name"] == chat.tool_choice.function.name]
     if not functions:
-        raise Refusal(400, "tool_choice: names no function of tools", "tool_choice", "invalid_value")
+        words = "no function of tools is to be called: give it in tools"
+        raise Refusal(400, f"tool_choice: {words}", "tool_choice", "invalid_value")
     return "tool_choice", calls_required(functions, 1 if isinstance(chat.tool_choice, NamedTool) else MOST_CALLS)
 
 
 def grammar_of(request: Completion | Chat, template: ChatTemplate | None, grammars: Grammars) -> str:
     """Returns the grammar of an answer, compiled by now; "" if its text is free. May be slow."""
-    calls = form_of_calls(request, template) if isinstance(request, Chat) else None
-    text = form_of(request)
-    if calls and text:
-        raise Refusal(400, f"{text[0]}: cannot be combined with {calls[0]}: leave one out", text[0])
-    field, grammar = calls or text or ("", "")
+    field = "response_format" if request.response_format.type != "text" else "structured_outputs"
     try:
+        calls = form_of_calls(request, template) if isinstance(request, Chat) else None
+        text = form_of(request)
+        if calls and text:
+            raise InputError(f"cannot be combined with {calls[0]}: leave one out")
+        field, grammar = calls or text or ("", "")
         if grammar:
             grammars.matcher(grammar)
     except InputError as error:
         raise Refusal(400, f"{field}: {error}", field) from None
+    except RecursionError:
+        raise Refusal(400, f"{field}: is nested too deeply", field) from None
     return grammar

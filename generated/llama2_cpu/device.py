@@ -273,6 +273,7 @@ class Device:
             chunks={length: min(chunk // length, rows) for length in sorted(lengths)},
             widths=block_table_widths(longest, size),
         )
+        self.mask_words = -(-config.vocab_size // 32)  # with a bit for each token
         self.followers: list[socket.socket] = []  # in process 0: the others, which run its steps too
 
     def steps(self) -> Iterator[tuple[StepInput, int, bool, str]]:
@@ -330,7 +331,7 @@ class Device:
         block_tables = np.zeros((rows, self.width_for(pages)), np.int32)
         sampling = default_sampling_metadata(rows)
         step = StepInput(slots, zeros, zeros.copy(), zeros > 0, block_tables, np.array(False), sampling)
-        return step._replace(allowed=np.full((rows, -(-self.model.config.vocab_size // 32)), -1, np.int32))
+        return step._replace(allowed=np.full((rows, self.mask_words), -1, np.int32))
 
     def run(self, step: StepInput, length: int, score_all: bool) -> StepOutput:
         """Starts a step, without waiting for it."""

@@ -282,7 +282,7 @@ class Engine:
         """Starts a step of requests for up to `length` tokens of each."""
         step = self.batch.step(requests, rows, self.device.width_for(max(len(x.pages) for x in requests)))
         drafts = length - 1 if requests[0].drafts else 0
-        words = -(-self.config.vocab_size // 32)
+        words = self.device.mask_words
         step = step._replace(allowed=allowed_tokens(self.grammars, requests, len(step.slots), drafts, words))
         if requests[0].drafts:
             step = step._replace(draft_tokens=np.zeros((len(step.slots), length - 1), np.int32))

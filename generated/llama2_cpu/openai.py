@@ -124,7 +124,7 @@ class Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     prompt_cache_key: str = ""
     cache_salt: str = ""
     response_format: ResponseFormat = ResponseFormat()
-    structured_outputs: StructuredOutputs = StructuredOutputs()
+    structured_outputs: StructuredOutputs | None = None
 
     @property
     def stops(self) -> list[str]:

@@ -102,6 +102,11 @@ def test_a_config_alone_begins_from_random_weights(folder, monkeypatch):
     assert files(folder) == before
 
 
+def hear() -> None:
+    """Lets a child end by Ctrl-C, which what a shell starts in the background ignores."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_leaves_nothing_half_done(folder, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -117,7 +122,9 @@ def test_ctrl_c_leaves_nothing_half_done(folder, monkeypatch):
     assert stopped("generator.disk.write.os.replace") == {architecture}
     assert not Path("generated/mine_cpu").exists()
     words = [sys.executable, "-m", "generator", "start", "Tiny-1B", *QUIET, "--name=mine"]
-    with subprocess.Popen(words, env=ENVIRONMENT | {"PYTHONPATH": ROOT}, stderr=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        words, env=ENVIRONMENT | {"PYTHONPATH": ROOT}, stderr=subprocess.PIPE, preexec_fn=hear
+    ) as child:
         while not Path("runs/mine.half").exists():  # the import has begun to write
             assert child.poll() is None
             time.sleep(0.005)
@@ -146,7 +153,9 @@ def test_ctrl_c_ends_a_program_after_its_cleaning_up(tmp_path):
         f"from generator.running.program import run_program as r; from pathlib import Path; r(['-c', {SLOW!r}], Path())"
     )
     environment = os.environ | {"PYTHONPATH": ROOT}
-    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env=environment, stderr=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, preexec_fn=hear
+    ) as child:
         while not (tmp_path / "half").exists():
             time.sleep(0.005)
         child.send_signal(signal.SIGINT)

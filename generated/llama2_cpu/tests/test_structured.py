@@ -4,14 +4,17 @@
 import json
 import re
 
+import numpy as np
 import pytest
+from etils import epath
 
 from ..engine import Engine
 from ..request import RequestError
 from ..settings import EngineSettings, SamplingParams
-from ..structured import Grammars
-from ..tokenizer import ByteTokenizer
+from ..structured import LONGEST_GRAMMAR, Grammars
+from ..tokenizer import ByteTokenizer, FileTokenizer, token_bytes
 from .engines import WIDE, drafting, wide_model
+from .made_tokenizers import CHECKPOINTS, save_as_transformers_does
 from .served import ask, complete, module, save_served, served, stream
 
 jsonschema = pytest.importorskip("jsonschema", reason="checks answers: pip install jsonschema")
@@ -66,12 +69,33 @@ def test_texts_have_their_form_beside_free_ones(sizes):
         assert request.tokens == expected.tokens
 
 
+@pytest.mark.parametrize("kind", CHECKPOINTS)
+def test_any_tokenizer_spells_the_form(kind, tmp_path):
+    """Where a space is put before a text, or a token's bytes are apart: tokens at random, of those that are allowed."""
+    save_as_transformers_does(kind, tmp_path)
+    tokenizer = FileTokenizer(epath.Path(tmp_path / "tokenizer.json"))
+    grammars = Grammars(tokenizer, {tokenizer.eos}, tokenizer.vocab_size)
+    draw = np.random.default_rng(0)
+    for grammar, check in forms().items():
+        matcher, tokens = grammars.matcher(grammar), []
+        while tokens[-1:] != [tokenizer.eos]:
+            allowed = np.full((1, -(-tokenizer.vocab_size // 32)), 0, np.int32)
+            grammars.fill(allowed, [(0, matcher, [])])
+            tokens.append(int(draw.choice(np.flatnonzero(np.unpackbits(allowed.view(np.uint8), bitorder="little")))))
+            assert matcher.consume_token(tokens[-1]), matcher.get_error()
+        check(b"".join(token_bytes(tokenizer, token) for token in tokens[:-1]).decode())
+
+
 def test_what_is_no_grammar_is_refused():
     engine = Engine(WIDE, wide_model(), {TOKENIZER.eos}, EngineSettings(max_sequences=2, page_size=8))
     with pytest.raises(RequestError, match="knows no tokenizer"):
         engine.add([5], SamplingParams(grammar='start: "x"'))
     engine.grammars = Grammars(TOKENIZER, engine.ends, WIDE.vocab_size)
-    for grammar in ("x", "start: y", "start: /(/", "start: %json {", 'start: %json {"type": 3}'):
+    chain = "\n".join(["start: r0", *(f"r{i}: r{i + 1}" for i in range(9_000)), 'r9000: "x"'])  # is deep in calls
+    engine.add([5], SamplingParams(grammar=chain))
+    wrong = "x", "start: y", "start: /(/", "start: %json {", 'start: %json {"type": 3}', "start: start"
+    wrong += 'start: %json {"$ref": "#"}', "#" * LONGEST_GRAMMAR + '\nstart: "x"'
+    for grammar in wrong:
         with pytest.raises(RequestError, match=r"^grammar: .+") as caught:
             engine.add([5], SamplingParams(grammar=grammar))
         assert caught.value.field == "grammar"
@@ -143,6 +167,8 @@ def test_tools_are_called_where_they_must_be(port, choice):
         ("structured_outputs", {"structured_outputs": {"regex": "("}}),
         ("structured_outputs", {"structured_outputs": {"regex": "x", "choice": ["y"]}}),
         ("structured_outputs", {"structured_outputs": {"json": "{"}}),
+        ("structured_outputs", {"structured_outputs": {"json": '{"items":' * 5000 + "1" + "}" * 5000}}),
+        ("structured_outputs", {"structured_outputs": {}}),
         ("tool_choice", {"tool_choice": "required"}),
         ("tool_choice", {"tool_choice": {"type": "function", "function": {"name": "x"}}, "tools": TOOLS}),
         ("response_format", {"response_format": {"type": "json_object"}, "tool_choice": "required", "tools": TOOLS}),
