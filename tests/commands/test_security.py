@@ -14,7 +14,7 @@ from generator.commands.cli import gen
 from generator.programs.verdicts import KEPT, SCRATCH, PackageVersion, run_module
 
 SECURITY = (Path(__file__).parents[2] / "SECURITY.md").read_text()
-EXECUTE = {"diff", "new", "parity", "pull"}  # `diff` and `pull` with an option alone
+EXECUTE = {"diff", "new", "parity", "pull", "start"}  # `diff` and `pull` with an option alone
 SECRETS = ("GITHUB_TOKEN", "ACTIONS_RUNTIME_TOKEN", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "WANDB_API_KEY", "MY_PASSWORD")
 SECRETS += ("GOOGLE_APPLICATION_CREDENTIALS", "SSH_AUTH_SOCK", "GIT_ASKPASS", "PIP_INDEX_URL", "XDG_CONFIG_HOME")
 TEMPORARY = {"TMPDIR", "TEMP", "TMP", "SYSTEMROOT"}
@@ -36,7 +36,7 @@ def test_the_table_has_each_command():
         name for commands, what in rows for name in re.findall(r"`gen (\w+)", commands) if "nothing" not in what
     }
     assert executing == EXECUTE
-    assert sorted({*nothing, "new", "parity"}) == gen.list_commands(None)
+    assert sorted({*nothing, "new", "parity", "start"}) == gen.list_commands(None)
     names = re.search(r"of the environment (.*?), the locale", SECURITY)[1]
     assert set(re.findall(r"`(\w+)`", names)) == {"PATH", "LD_LIBRARY_PATH"} <= set(KEPT)
     assert not set(KEPT) - {"PATH", "LD_LIBRARY_PATH"} - {"LANG", "LC_ALL", "LC_CTYPE", "TZ"} - TEMPORARY
