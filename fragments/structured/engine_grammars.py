@@ -19,7 +19,7 @@ def _():
     grammar: str = ""  # what the text must match, in llguidance's form of Lark
 
 
-@splice("field_problems.kind", after="sampling")
+@splice("field_problems.kind", after="sampling", before="longrope linear_multipliers")
 def _(field, value, allowed):
     if field.name == "grammar":
         allowed = isinstance(value, str)  # of several lines too

@@ -93,7 +93,8 @@ def test_any_tokenizer_spells_the_form(kind, tmp_path):
     grammars = Grammars(tokenizer, {tokenizer.eos}, tokenizer.vocab_size)
     draw = np.random.default_rng(0)
     for grammar, check in forms().items():
-        matcher, tokens = grammars.matcher(grammar), []
+        matcher = grammars.matcher(grammar)
+        tokens = []
         while tokens[-1:] != [tokenizer.eos]:
             allowed = np.full((1, -(-tokenizer.vocab_size // 32)), 0, np.int32)
             grammars.fill(allowed, [(0, matcher, [])])

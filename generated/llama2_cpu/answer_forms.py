@@ -22,8 +22,9 @@ JSON_OPTIONS = {"whitespace_flexible": True, "whitespace_pattern": r"[ \n\r\t]{0
 
 def json_rule(schema: dict[str, Any]) -> str:
     """Returns the right side of a rule of Lark for JSON by a schema, whose own options come first."""
-    own = schema.get("x-guidance")
-    return f"%json {json.dumps(schema | {'x-guidance': JSON_OPTIONS | (own if isinstance(own, dict) else {})})}"
+    stated = schema.get("x-guidance")
+    options = JSON_OPTIONS | stated if isinstance(stated, dict) else JSON_OPTIONS
+    return f"%json {json.dumps(schema | {'x-guidance': options})}"
 
 
 def read_schema(text: str | dict[str, Any]) -> dict[str, Any]:
