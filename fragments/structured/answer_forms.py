@@ -149,3 +149,8 @@ def _(self):
 def _(self, request, prompts):
     if request.limit != 0 and (grammar := grammar_of(request, self.template, self.grammars)):
         prompts = [(prompt, dataclasses.replace(sampling, grammar=grammar)) for prompt, sampling in prompts]
+
+
+@splice("test_serve_parts.engine", optional=True)
+def _(engine):
+    engine.ends = frozenset()

@@ -119,6 +119,7 @@ def test_defaults_come_from_the_checkpoint_and_ids_need_no_tokenizer(tmp_path):
     (tmp_path / "generation_config.json").write_text('{"temperature": 0.25, "top_k": 7, "repetition_penalty": 1.5}')
     config = dataclasses.replace(WIDE, tokenizer=str(tmp_path / "tokenizer.json"))
     engine = types.SimpleNamespace(config=config, room=64, settings=EngineSettings())
+    engine.ends = frozenset()
     engine.adapters = [""]
     ready = threading.Event()
     ready.set()
