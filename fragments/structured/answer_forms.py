@@ -27,28 +27,28 @@ requires("request_fields", "engine_grammars", "tool_calls", "serve/serve")
 CALL_END = f"}}\n{FINISH}"
 
 
-MOST_CALLS = 16  # that an answer may have where tools must be called
+MOST_CALLS = 16  # in an answer, where calls are required
 
 
-# spaces that a model may write between values: with more it could write them for ever
+# white space between values is bounded, as a model could write it without end
 JSON_OPTIONS = {"whitespace_flexible": True, "whitespace_pattern": r"[ \n\r\t]{0,24}"}
 
 
 def json_rule(schema: dict[str, Any]) -> str:
-    """Returns the right side of a rule of Lark for JSON by a schema, whose own options come first."""
+    """Returns the right side of a rule of Lark for JSON that follows a schema, whose own `x-guidance` options win."""
     stated = schema.get("x-guidance")
     options = JSON_OPTIONS | stated if isinstance(stated, dict) else JSON_OPTIONS
     return f"%json {json.dumps(schema | {'x-guidance': options})}"
 
 
 def read_schema(text: str | dict[str, Any]) -> dict[str, Any]:
-    """Returns a schema that may be a text of JSON. Refuses what is none."""
+    """Returns a schema, given as an object or as JSON text. Raises InputError for anything else."""
     try:
         schema = json.loads(text) if isinstance(text, str) else text
     except ValueError as error:
-        raise InputError(f"json is no JSON: {error}") from None
+        raise InputError(f"json: not valid JSON: {error}") from None
     if not isinstance(schema, dict):
-        raise InputError("json is no schema: give an object")
+        raise InputError("json: a schema must be an object")
     return schema
 
 
@@ -76,7 +76,7 @@ def form_of(request: Completion | Chat) -> tuple[str, str] | None:
 
 
 def call_rules(functions: list[dict[str, Any]], tag: str) -> str:
-    """Returns rules of Lark for a call of one of the functions, after what stands for the opening tag."""
+    """Returns rules of Lark for a call of one of the functions; `tag` is what matches the opening tag."""
     rules = ["call: " + " | ".join(f"call_{number}" for number in range(len(functions)))]
     for number, function in enumerate(functions):
         begin = f'\n{{"name": {json.dumps(function["name"])}, "arguments": '
@@ -95,9 +95,9 @@ def calls_required(functions: list[dict[str, Any]], most: int) -> str:
 
 def calls_allowed(functions: list[dict[str, Any]]) -> str:
     """Returns the grammar of a text with calls in it; those of functions that are `strict` follow their schemas."""
-    free = [function if function.get("strict") else function | {"parameters": {}} for function in functions]
+    described = [function if function.get("strict") else function | {"parameters": {}} for function in functions]
     text = f"start: call* TEXT\nTEXT: /(.|\\n)*/\nopening[lazy]: TEXT {json.dumps(BEGIN)}"
-    return f"{text}\n{call_rules(free, 'opening')}"
+    return f"{text}\n{call_rules(described, 'opening')}"
 
 
 def form_of_calls(chat: Chat, template: ChatTemplate) -> tuple[str, str] | None:
@@ -116,8 +116,7 @@ def form_of_calls(chat: Chat, template: ChatTemplate) -> tuple[str, str] | None:
     if isinstance(chat.tool_choice, NamedTool):
         functions = [function for function in functions if function["name"] == chat.tool_choice.function.name]
     if not functions:
-        words = "no function of tools is to be called: give it in tools"
-        raise Refusal(400, f"tool_choice: {words}", "tool_choice", "invalid_value")
+        raise Refusal(400, "tool_choice: names no function in tools: add it there", "tool_choice", "invalid_value")
     return "tool_choice", calls_required(functions, 1 if isinstance(chat.tool_choice, NamedTool) else MOST_CALLS)
 
 
@@ -130,6 +129,8 @@ def grammar_of(request: Completion | Chat, template: ChatTemplate | None, gramma
         if calls and text:
             raise InputError(f"cannot be combined with {calls[0]}: leave one out")
         field, grammar = calls or text or ("", "")
+        if grammar and (request.min_tokens or request.ignore_eos):
+            raise InputError("decides where the text ends: leave out min_tokens and ignore_eos")
         if grammar:
             grammars.matcher(grammar)
     except InputError as error:

@@ -3,6 +3,8 @@
 Source: Willard and Louf 2023, arXiv 2307.09702, section 3 (masks of the vocabulary).
 """
 
+import functools
+
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -44,7 +46,7 @@ def _(self):
 def start_grammar(
     grammars: Grammars | None, sampling: SamplingParams, problems: list[tuple[str | None, str]]
 ) -> LLMatcher | None:
-    """Returns the state of the grammar of a request, if it has one; adds what is wrong with it to the problems."""
+    """Returns the state of the grammar of a request, if it has one; appends any fault to `problems`."""
     if not sampling.grammar:
         return None
     if grammars is None:
@@ -73,14 +75,25 @@ def _(self):
         self.end(request, "error")  # the grammar grew beyond the limits of llguidance
 
 
+@functools.cache
+def every_token(rows: int, words: int) -> np.ndarray:
+    """Returns bits that allow every token, int32 [rows, words]: not to be changed."""
+    return np.full((rows, words), -1, np.int32)
+
+
 def allowed_tokens(
     grammars: Grammars | None, requests: list[Request], rows: int, drafts: int, words: int
 ) -> np.ndarray:
-    """Returns the bits of the tokens that may follow each sequence, and each of its drafts: int32 [R, words]."""
-    allowed = np.full((rows * (1 + drafts), words), -1, np.int32)
+    """Returns the bits of the tokens that may follow each sequence, and each of its drafts: int32 [R, words].
+
+    Steps without a grammar have bits too, so that each shape of step is one program.
+    """
     followed = [(row * (1 + drafts), x.matcher, x.drafts) for row, x in enumerate(requests) if x.matcher]
-    if grammars:
-        grammars.fill(allowed, followed)
+    if not (grammars and followed):
+        return every_token(rows * (1 + drafts), words)
+    # llguidance writes a row for each draft, and checks no bounds
+    allowed = every_token(rows * (1 + drafts), words).copy()
+    grammars.fill(allowed, followed)
     return allowed
 
 
@@ -91,9 +104,11 @@ def _(self, requests, step, length):
     step = step._replace(allowed=allowed_tokens(self.grammars, requests, len(step.slots), drafts, words))
 
 
-@splice("Engine.sampled")
+@splice("Engine.sampled", before="draft_mtp")
 def _(request, row, tokens, first, end):
-    if request.matcher:
+    if request.matcher and request.matcher.is_error():  # since its mask, which then allowed only an end
+        end = first
+    elif request.matcher:
         request.matcher.consume_tokens(tokens[row][first:end])
 
 
@@ -104,7 +119,7 @@ def _(self, config):
 
 @splice("Device.dummy_step", after="window_pages engine_states")
 def _(self, rows, step):
-    step = step._replace(allowed=np.full((rows, self.mask_words), -1, np.int32))
+    step = step._replace(allowed=every_token(rows, self.mask_words))
 
 
 @splice("Device.drafted", after="engine_states")

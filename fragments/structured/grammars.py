@@ -16,13 +16,19 @@ from llguidance.numpy import fill_next_token_bitmask_par, fill_next_token_bitmas
 
 from generator.language.roles import AnyTokenizer, InputError, has_text, token_bytes
 
-LONGEST_GRAMMAR = 256 * 1024  # characters; larger ones take a core for seconds
+LONGEST_GRAMMAR = 256 * 1024  # characters
 
 
-STACK = 512 * 2**20  # bytes, of which rules that refer to each other in a chain take some: llguidance recurses
+MOST_RULES = 2000  # lines; chains of many more take llguidance minutes
 
 
-# tokens may be any that spell the text, as those of tokenizers that put a space before it could not be forced
+COMPILE_SECONDS = 10
+
+
+STACK_BYTES = 512 * 2**20  # of the compile thread: llguidance recurses along chains of rules
+
+
+# any tokens may spell the text: some tokenizers put a space before it, so their tokens cannot be forced
 ANY_TOKENS = '\n%llguidance {"no_forcing": true}\n'
 
 
@@ -30,7 +36,7 @@ class Vocabulary:
     """A tokenizer as llguidance reads it."""
 
     def __init__(self, tokenizer: AnyTokenizer, ends: Collection[int], vocab_size: int):
-        """Lists the bytes of each token; what is no token of the tokenizer is special, which no grammar allows."""
+        """Lists the bytes of each token. Ids that have no text are special: no grammar allows them."""
         self.tokenizer = tokenizer
         self.eos_token_id = min(ends)
         self.bos_token_id = None
@@ -48,7 +54,7 @@ class Grammars:
     """Compiles grammars for a vocabulary, and computes the tokens that they allow."""
 
     def __init__(self, tokenizer: AnyTokenizer, ends: Collection[int], vocab_size: int):
-        """Takes the tokens that end a text, which a grammar allows where it is satisfied."""
+        """Takes the tokens that end a text; a grammar allows them once the text matches."""
         self.tokenizer: LLTokenizer | None = None
         self.ends = sorted(ends)
         if ends:
@@ -57,16 +63,25 @@ class Grammars:
         self.executor = LLExecutor()
         self.compiled = functools.lru_cache(16)(self.compile)  # some take tens of megabytes
         self.compiling = concurrent.futures.ThreadPoolExecutor(1, "grammars")
-        before = threading.stack_size(STACK)
-        self.compiling.submit(int).result()  # starts the thread
-        threading.stack_size(before)
+        before = threading.stack_size(STACK_BYTES)
+        try:
+            self.compiling.submit(int).result()  # starts the thread
+        finally:
+            threading.stack_size(before)
 
     def compile(self, grammar: str) -> LLMatcher:
         if self.tokenizer is None:
             raise InputError("nothing says which token ends a text: name eos_token_id in generation_config.json")
         if len(grammar) > LONGEST_GRAMMAR:
-            raise InputError(f"{len(grammar):,} characters of a grammar: {LONGEST_GRAMMAR:,} are possible")
-        matcher = self.compiling.submit(LLMatcher, self.tokenizer, grammar + ANY_TOKENS, log_level=0).result()
+            raise InputError(f"the grammar has {len(grammar):,} characters: at most {LONGEST_GRAMMAR:,} are possible")
+        if (rules := grammar.count("\n")) > MOST_RULES:
+            raise InputError(f"the grammar has {rules:,} lines: at most {MOST_RULES:,} are possible")
+        future = self.compiling.submit(LLMatcher, self.tokenizer, grammar + ANY_TOKENS, log_level=0)
+        try:
+            matcher = future.result(COMPILE_SECONDS)
+        except TimeoutError:
+            future.cancel()  # unless it has begun
+            raise InputError(f"not compiled within {COMPILE_SECONDS} seconds: simplify it, or try again") from None
         allowed = np.frombuffer(matcher.compute_bitmask(), np.uint8)
         words = re.split("<state>|<backtrace>", matcher.get_error())[0].strip()
         if matcher.is_error() and not words.startswith("NoExtension"):
@@ -79,8 +94,8 @@ class Grammars:
     def matcher(self, grammar: str) -> LLMatcher:
         """Returns the state of a grammar in llguidance's form of Lark, before the first token.
 
-        A new grammar takes up to seconds. Raises InputError, in the words of llguidance, for what is no grammar or is
-        more than it supports, and for one that no text matches.
+        Compiling a new grammar can take COMPILE_SECONDS. Raises InputError, with the message of llguidance, if the
+        grammar is not valid or not supported, or if no text matches it.
         """
         return self.compiled(grammar).deep_copy()
 

@@ -36,7 +36,7 @@ class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True, frozen=True)
     json_object: bool = False
     regex: str | None = None
     choice: Annotated[list[str], Meta(min_length=1)] | None = None
-    grammar: str | None = None  # in llguidance's form of Lark
+    grammar: Annotated[str, Meta(min_length=1)] | None = None  # in llguidance's form of Lark
 
     def __post_init__(self) -> None:
         if sum(getattr(self, name) not in (None, False) for name in self.__struct_fields__) != 1:

@@ -65,7 +65,8 @@ def forms() -> dict[str, object]:
 def test_texts_have_their_form_beside_free_ones(sizes):
     """With preemption, with drafts that a grammar forbids, and with more sequences than slots."""
     settings = EngineSettings(**{"max_sequences": 4, "page_size": 8, "chunk": 16} | sizes)
-    engine, alone = (Engine(WIDE, wide_model(), {TOKENIZER.eos}, settings) for _ in range(2))
+    engine = Engine(WIDE, wide_model(), {TOKENIZER.eos}, settings)
+    alone = Engine(WIDE, wide_model(), {TOKENIZER.eos}, settings)
     engine.grammars = Grammars(TOKENIZER, engine.ends, WIDE.vocab_size)
     prompts = [list(b"a text to go on with"[: 3 + seed]) for seed in range(8)]
     samplings = [SamplingParams(max_tokens=40, temperature=1.0, seed=seed) for seed in range(8)]
@@ -103,15 +104,30 @@ def test_any_tokenizer_spells_the_form(kind, tmp_path):
         check(b"".join(token_bytes(tokenizer, token) for token in tokens[:-1]).decode())
 
 
+@pytest.mark.parametrize("sizes", [{}, drafting(3)], ids=["plain", "drafts"])
+def test_a_grammar_that_outgrows_its_limits_ends_in_an_error(sizes):
+    """And not as if the text matched: what is sampled by the mask that failed is no part of it."""
+    engine = Engine(WIDE, wide_model(), {TOKENIZER.eos}, EngineSettings(max_sequences=2, page_size=8, **sizes))
+    engine.grammars = Grammars(TOKENIZER, engine.ends, WIDE.vocab_size)
+    grammar = f"start: /[ab]{'a?' * 3000}c/"
+    requests = [engine.add([5], SamplingParams(max_tokens=50, temperature=1.0, grammar=grammar)) for _ in range(2)]
+    while engine.running or engine.queued:
+        engine.step()
+    for request in requests:
+        assert request.finish == "error" and TOKENIZER.eos not in request.tokens
+    assert not any(engine.pool.ref_count)
+
+
 def test_what_is_no_grammar_is_refused():
     engine = Engine(WIDE, wide_model(), {TOKENIZER.eos}, EngineSettings(max_sequences=2, page_size=8))
     with pytest.raises(RequestError, match="knows no tokenizer"):
         engine.add([5], SamplingParams(grammar='start: "x"'))
     engine.grammars = Grammars(TOKENIZER, engine.ends, WIDE.vocab_size)
-    chain = "\n".join(["start: r0", *(f"r{i}: r{i + 1}" for i in range(9_000)), 'r9000: "x"'])  # is deep in calls
-    engine.add([5], SamplingParams(grammar=chain))
+    chain = {str(i): {"$ref": f"#/$defs/{i + 1}"} for i in range(6_000)} | {"6000": {"type": "string"}}
+    chain = {"$ref": "#/$defs/0", "$defs": chain}  # llguidance recurses along it
+    engine.add([5], SamplingParams(grammar=f"start: %json {json.dumps(chain)}"))
     wrong = "x", "start: y", "start: /(/", "start: %json {", 'start: %json {"type": 3}', "start: start"
-    wrong += 'start: %json {"$ref": "#"}', "#" * LONGEST_GRAMMAR + '\nstart: "x"'
+    wrong += 'start: %json {"$ref": "#"}', "#" * LONGEST_GRAMMAR + '\nstart: "x"', 'start: "x"' + "\n" * 3000
     for grammar in wrong:
         with pytest.raises(RequestError, match=r"^grammar: .+") as caught:
             engine.add([5], SamplingParams(grammar=grammar))
@@ -157,8 +173,8 @@ WAIT = {"type": "function", "function": {"name": "wait"}}
 @pytest.mark.parametrize("choice", ["required", WAIT], ids=["any", "wait"])
 def test_tools_are_called_where_they_must_be(port, choice):
     for seed in range(2):
-        asked = CHAT | {"tools": TOOLS, "tool_choice": choice, "seed": seed}
-        status, _, answer = ask(port, "/v1/chat/completions", asked)
+        fields = CHAT | {"tools": TOOLS, "tool_choice": choice, "seed": seed}
+        status, _, answer = ask(port, "/v1/chat/completions", fields)
         assert status == 200, answer
         message = answer["choices"][0]["message"]
         is_cut = answer["choices"][0]["finish_reason"] == "length"  # in a further call, which stays text
@@ -169,7 +185,7 @@ def test_tools_are_called_where_they_must_be(port, choice):
             jsonschema.validate(json.loads(call["function"]["arguments"]), ARGUMENTS)
         streamed = [
             call["function"]
-            for event in stream(port, "/v1/chat/completions", **asked)
+            for event in stream(port, "/v1/chat/completions", **fields)
             for call in event["choices"][0]["delta"].get("tool_calls", ())
         ]
         assert streamed == [call["function"] for call in message["tool_calls"]]
@@ -180,12 +196,13 @@ def test_tools_are_called_where_they_must_be(port, choice):
     [
         ("response_format", {"response_format": {"type": "json_schema"}}),
         ("response_format", {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": 3}}}}),
-        ("grammar", {"response_format": {"type": "json_object"}, "min_tokens": 3}),
+        ("response_format", {"response_format": {"type": "json_object"}, "min_tokens": 3}),
         ("structured_outputs", {"structured_outputs": {"regex": "("}}),
         ("structured_outputs", {"structured_outputs": {"regex": "x", "choice": ["y"]}}),
         ("structured_outputs", {"structured_outputs": {"json": "{"}}),
         ("structured_outputs", {"structured_outputs": {"json": '{"items":' * 5000 + "1" + "}" * 5000}}),
         ("structured_outputs", {"structured_outputs": {}}),
+        ("structured_outputs", {"structured_outputs": {"grammar": ""}}),
         ("tool_choice", {"tool_choice": "required"}),
         ("tool_choice", {"tool_choice": {"type": "function", "function": {"name": "x"}}, "tools": TOOLS}),
         ("response_format", {"response_format": {"type": "json_object"}, "tool_choice": "required", "tools": TOOLS}),

@@ -24,7 +24,7 @@ from .request import Request
 from .sampling import BIASES, Biases, SamplingMetadata, sample
 from .serve_processes import on_each_device, send_call
 from .settings import TOP, EngineSettings
-from .structured import keep_allowed
+from .structured import every_token, keep_allowed
 
 
 def unstack(model: Decoder) -> None:
@@ -331,7 +331,7 @@ class Device:
         block_tables = np.zeros((rows, self.width_for(pages)), np.int32)
         sampling = default_sampling_metadata(rows)
         step = StepInput(slots, zeros, zeros.copy(), zeros > 0, block_tables, np.array(False), sampling)
-        return step._replace(allowed=np.full((rows, self.mask_words), -1, np.int32))
+        return step._replace(allowed=every_token(rows, self.mask_words))
 
     def run(self, step: StepInput, length: int, score_all: bool) -> StepOutput:
         """Starts a step, without waiting for it."""

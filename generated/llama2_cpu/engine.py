@@ -331,7 +331,9 @@ class Engine:
                 request.prompt_logprobs += scores[row][:first]
                 request.prompt_top_logprobs += tops[:first]
                 if step.samples[row]:
-                    if request.matcher:
+                    if request.matcher and request.matcher.is_error():  # since its mask, which then allowed only an end
+                        end = first
+                    elif request.matcher:
                         request.matcher.consume_tokens(tokens[row][first:end])
                     why = request.add(tokens[row][first:end], scores[row][first:end], tops[first:end])
                     self.register_pages(request)

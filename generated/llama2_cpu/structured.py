@@ -21,11 +21,15 @@ from .request import Request
 from .settings import SamplingParams
 from .tokenizer import AnyTokenizer, has_text, token_bytes
 
-LONGEST_GRAMMAR = 256 * 1024  # characters; larger ones take a core for seconds
+LONGEST_GRAMMAR = 256 * 1024  # characters
 
-STACK = 512 * 2**20  # bytes, of which rules that refer to each other in a chain take some: llguidance recurses
+MOST_RULES = 2000  # lines; chains of many more take llguidance minutes
 
-# tokens may be any that spell the text, as those of tokenizers that put a space before it could not be forced
+COMPILE_SECONDS = 10
+
+STACK_BYTES = 512 * 2**20  # of the compile thread: llguidance recurses along chains of rules
+
+# any tokens may spell the text: some tokenizers put a space before it, so their tokens cannot be forced
 ANY_TOKENS = '\n%llguidance {"no_forcing": true}\n'
 
 
@@ -33,7 +37,7 @@ class Vocabulary:
     """A tokenizer as llguidance reads it."""
 
     def __init__(self, tokenizer: AnyTokenizer, ends: Collection[int], vocab_size: int):
-        """Lists the bytes of each token; what is no token of the tokenizer is special, which no grammar allows."""
+        """Lists the bytes of each token. Ids that have no text are special: no grammar allows them."""
         self.tokenizer = tokenizer
         self.eos_token_id = min(ends)
         self.bos_token_id = None
@@ -51,7 +55,7 @@ class Grammars:
     """Compiles grammars for a vocabulary, and computes the tokens that they allow."""
 
     def __init__(self, tokenizer: AnyTokenizer, ends: Collection[int], vocab_size: int):
-        """Takes the tokens that end a text, which a grammar allows where it is satisfied."""
+        """Takes the tokens that end a text; a grammar allows them once the text matches."""
         self.tokenizer: LLTokenizer | None = None
         self.ends = sorted(ends)
         if ends:
@@ -60,16 +64,25 @@ class Grammars:
         self.executor = LLExecutor()
         self.compiled = functools.lru_cache(16)(self.compile)  # some take tens of megabytes
         self.compiling = concurrent.futures.ThreadPoolExecutor(1, "grammars")
-        before = threading.stack_size(STACK)
-        self.compiling.submit(int).result()  # starts the thread
-        threading.stack_size(before)
+        before = threading.stack_size(STACK_BYTES)
+        try:
+            self.compiling.submit(int).result()  # starts the thread
+        finally:
+            threading.stack_size(before)
 
     def compile(self, grammar: str) -> LLMatcher:
         if self.tokenizer is None:
             raise InputError("nothing says which token ends a text: name eos_token_id in generation_config.json")
         if len(grammar) > LONGEST_GRAMMAR:
-            raise InputError(f"{len(grammar):,} characters of a grammar: {LONGEST_GRAMMAR:,} are possible")
-        matcher = self.compiling.submit(LLMatcher, self.tokenizer, grammar + ANY_TOKENS, log_level=0).result()
+            raise InputError(f"the grammar has {len(grammar):,} characters: at most {LONGEST_GRAMMAR:,} are possible")
+        if (rules := grammar.count("\n")) > MOST_RULES:
+            raise InputError(f"the grammar has {rules:,} lines: at most {MOST_RULES:,} are possible")
+        future = self.compiling.submit(LLMatcher, self.tokenizer, grammar + ANY_TOKENS, log_level=0)
+        try:
+            matcher = future.result(COMPILE_SECONDS)
+        except TimeoutError:
+            future.cancel()  # unless it has begun
+            raise InputError(f"not compiled within {COMPILE_SECONDS} seconds: simplify it, or try again") from None
         allowed = np.frombuffer(matcher.compute_bitmask(), np.uint8)
         words = re.split("<state>|<backtrace>", matcher.get_error())[0].strip()
         if matcher.is_error() and not words.startswith("NoExtension"):
@@ -82,8 +95,8 @@ class Grammars:
     def matcher(self, grammar: str) -> LLMatcher:
         """Returns the state of a grammar in llguidance's form of Lark, before the first token.
 
-        A new grammar takes up to seconds. Raises InputError, in the words of llguidance, for what is no grammar or is
-        more than it supports, and for one that no text matches.
+        Compiling a new grammar can take COMPILE_SECONDS. Raises InputError, with the message of llguidance, if the
+        grammar is not valid or not supported, or if no text matches it.
         """
         return self.compiled(grammar).deep_copy()
 
@@ -105,7 +118,7 @@ class Grammars:
 def start_grammar(
     grammars: Grammars | None, sampling: SamplingParams, problems: list[tuple[str | None, str]]
 ) -> LLMatcher | None:
-    """Returns the state of the grammar of a request, if it has one; adds what is wrong with it to the problems."""
+    """Returns the state of the grammar of a request, if it has one; appends any fault to `problems`."""
     if not sampling.grammar:
         return None
     if grammars is None:
@@ -121,14 +134,25 @@ def start_grammar(
     return None
 
 
+@functools.cache
+def every_token(rows: int, words: int) -> np.ndarray:
+    """Returns bits that allow every token, int32 [rows, words]: not to be changed."""
+    return np.full((rows, words), -1, np.int32)
+
+
 def allowed_tokens(
     grammars: Grammars | None, requests: list[Request], rows: int, drafts: int, words: int
 ) -> np.ndarray:
-    """Returns the bits of the tokens that may follow each sequence, and each of its drafts: int32 [R, words]."""
-    allowed = np.full((rows * (1 + drafts), words), -1, np.int32)
+    """Returns the bits of the tokens that may follow each sequence, and each of its drafts: int32 [R, words].
+
+    Steps without a grammar have bits too, so that each shape of step is one program.
+    """
     followed = [(row * (1 + drafts), x.matcher, x.drafts) for row, x in enumerate(requests) if x.matcher]
-    if grammars:
-        grammars.fill(allowed, followed)
+    if not (grammars and followed):
+        return every_token(rows * (1 + drafts), words)
+    # llguidance writes a row for each draft, and checks no bounds
+    allowed = every_token(rows * (1 + drafts), words).copy()
+    grammars.fill(allowed, followed)
     return allowed
 
 
@@ -162,7 +186,7 @@ class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True, frozen=True)
     json_object: bool = False
     regex: str | None = None
     choice: Annotated[list[str], Meta(min_length=1)] | None = None
-    grammar: str | None = None  # in llguidance's form of Lark
+    grammar: Annotated[str, Meta(min_length=1)] | None = None  # in llguidance's form of Lark
 
     def __post_init__(self) -> None:
         if sum(getattr(self, name) not in (None, False) for name in self.__struct_fields__) != 1:

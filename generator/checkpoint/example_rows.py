@@ -10,7 +10,7 @@ FILES = {"train.jsonl": SUMS[::2], "held_out.jsonl": SUMS[1::2]}
 
 
 def write_example_rows(folder: Path, checkpoint: Path) -> list[Path]:
-    """Writes those of FILES that are not there; returns them.
+    """Writes the files of FILES that do not exist yet, and returns their paths.
 
     Args:
         checkpoint: the rows are chats if this folder has a template for them.

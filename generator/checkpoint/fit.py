@@ -246,26 +246,6 @@ def fit(
     return fitted.text(fitted.choice.tables(), fitted.sizes())
 
 
-def find_exact(
-    library: Library, family: str, target: str, hf: dict[str, Any], where: str
-) -> tuple[dict[str, object], str] | None:
-    """Returns the sizes of a config.json that a family reads as it is, and its preset that has them, or ''.
-
-    Returns None if an architecture file for it would say more than the family does.
-    """
-    try:
-        fitted = follow_rules(library, family, target, hf, f"{family}_as_it_is", where)
-    except LoomError:
-        return None
-    if fitted.problems or fitted.choice.tables().keys() != {"base", "title"}:
-        return None
-    if fitted.package.find_size_error(fitted.full, hf):
-        return None
-    sizes, presets = fitted.sizes(), fitted.choice.base.presets
-    same = [name for name, fields in presets.items() if sizes.items() <= {n: x for n, (x, _) in fields.items()}.items()]
-    return sizes, (same or [""])[-1]
-
-
 def follow_rules(
     library: Library, family: str, target: str, hf: dict[str, Any], name: str, where: str, ignored: Iterable[str] = ()
 ) -> FittedFamily:

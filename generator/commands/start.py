@@ -15,9 +15,9 @@ from typing import Any
 
 import click
 
+from generator.checkpoint.exact import find_exact
 from generator.checkpoint.example_rows import FILES, write_example_rows
 from generator.checkpoint.files import read_config
-from generator.checkpoint.fit import find_exact
 from generator.commands.build import build_one
 from generator.commands.console import PATH, Status, complain, exit_codes, note
 from generator.commands.new import find_config, find_families, new
