@@ -1,35 +1,25 @@
-"""gen view in a browser: what a person sees and does; every line of every package has its fragment.
-
-It needs Debian's chromium and chromium-driver, or Chrome with its driver, on the path.
-"""
+"""gen view in a browser: what a person sees and does; every line of every package has its fragment."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from browser import started_browser, webdriver
 from conftest import Files, Workshop, weave_files
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
 from whole import whole_packages
 
 from generator.commands.causes import group_changes
 from generator.disk.built import MappedPackage, find_built_packages
 from generator.disk.lock import MAP
 from generator.disk.project import Project, builtin_root
-
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install -e '.[test]'")
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.common.keys import Keys  # noqa: E402
-from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-DRIVER = shutil.which("chromedriver")
-if not CHROMIUM or not DRIVER:
-    pytest.skip("no Chromium: apt-get install chromium chromium-driver", allow_module_level=True)
 
 HOSTILE = "</script><script>document.title = 'taken'</script>"
 PAGES = [
@@ -95,14 +85,8 @@ class Site:
 
 @pytest.fixture(scope="module")
 def driver():
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1300,900"):
-        options.add_argument(word)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    made = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield made
-    made.quit()
+    with started_browser() as driver:
+        yield driver
 
 
 @pytest.fixture(scope="module")
