@@ -207,8 +207,9 @@ def test_committed_packages_are_woven_under_any_hash_seed_and_place(tmp_path):
         assert files == {path: (ROOT / "generated" / name / path).read_text() for path in files}
 
 
+@pytest.mark.slow  # .ci/run calls gen check --full, which weaves them too
 def test_committed_packages_are_as_built(monkeypatch):
-    """By their locks: gen check --full, which .ci/run calls, weaves them."""
+    """By their locks."""
     monkeypatch.chdir(ROOT)
     done = CliRunner().invoke(gen, ["check"])
     assert done.exit_code == 0, done.output
@@ -223,6 +224,7 @@ def test_committed_files_are_those_that_weaving_gives():
             assert (ROOT / "generated" / package.name / path).read_text() == text, path
 
 
+@pytest.mark.slow  # the loom prints by black itself
 @pytest.mark.parametrize("name", [combination.name for combination in COMMITTED])
 def test_black_leaves_committed_packages_alone(name):
     """As teams that format what they commit with it would have every file changed."""
