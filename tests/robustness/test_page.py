@@ -76,3 +76,24 @@ def test_what_is_refused_comes_back_to_be_changed(driver):
     WebDriverWait(driver, 60).until(lambda _: find(driver, "article.error"))
     assert [kind for kind, _ in articles(driver)] == ["error"] and "context length" in articles(driver)[0][1]
     assert find(driver, "textarea").get_attribute("value") == "x" * 9000
+
+
+@pytest.mark.parametrize("kept", ["{", "1", '{"turns": []}', "[null]", '[{"turns": [{"role": "user"}]}]'])
+def test_what_is_kept_may_be_anything(driver, kept):
+    driver.execute_script("localStorage.setItem(KEPT, arguments[0])", kept)
+    driver.refresh()
+    say(driver, "a", chat=True, logprobs=False)
+    assert [kind for kind, _ in articles(driver)] == ["user", "assistant"]
+
+
+def test_what_is_deleted_while_it_is_answered_does_not_come_back(driver):
+    find(driver, "[name=new]").click()
+    kept = "return localStorage.getItem(KEPT)"
+    before = driver.execute_script(kept)
+    driver.execute_script("document.querySelector('form').max_tokens.value = 3000")
+    find(driver, "textarea").send_keys("b")
+    find(driver, "form button").click()
+    WebDriverWait(driver, 60).until(lambda _: len(articles(driver)) == 2 and articles(driver)[1][1])
+    find(driver, "[name=delete]").click()
+    WebDriverWait(driver, 60).until(lambda _: driver.execute_script("return form.stop.disabled"))
+    assert driver.execute_script(kept) == before
