@@ -19,7 +19,7 @@ from generator.language.roles import AnyTokenizer, InputError, has_text, token_b
 LONGEST_GRAMMAR = 256 * 1024  # characters
 
 
-MOST_RULES = 2000  # lines; chains of many more take llguidance minutes
+MOST_LINES = 2000  # of a grammar; chains of many more rules take llguidance minutes
 
 
 COMPILE_SECONDS = 10
@@ -73,15 +73,16 @@ class Grammars:
         if self.tokenizer is None:
             raise InputError("nothing says which token ends a text: name eos_token_id in generation_config.json")
         if len(grammar) > LONGEST_GRAMMAR:
-            raise InputError(f"the grammar has {len(grammar):,} characters: at most {LONGEST_GRAMMAR:,} are possible")
-        if (rules := grammar.count("\n")) > MOST_RULES:
-            raise InputError(f"the grammar has {rules:,} lines: at most {MOST_RULES:,} are possible")
+            raise InputError(f"the grammar has {len(grammar):,} characters: at most {LONGEST_GRAMMAR:,} are allowed")
+        if (lines := grammar.count("\n") + 1) > MOST_LINES:
+            raise InputError(f"the grammar has {lines:,} lines: at most {MOST_LINES:,} are allowed")
         future = self.compiling.submit(LLMatcher, self.tokenizer, grammar + ANY_TOKENS, log_level=0)
         try:
             matcher = future.result(COMPILE_SECONDS)
         except TimeoutError:
             future.cancel()  # unless it has begun
-            raise InputError(f"not compiled within {COMPILE_SECONDS} seconds: simplify it, or try again") from None
+            problem = f"the grammar did not compile within {COMPILE_SECONDS} seconds, or waited for others"
+            raise InputError(f"{problem}: simplify it, or try again later") from None
         allowed = np.frombuffer(matcher.compute_bitmask(), np.uint8)
         words = re.split("<state>|<backtrace>", matcher.get_error())[0].strip()
         if matcher.is_error() and not words.startswith("NoExtension"):

@@ -20,6 +20,22 @@ from click.testing import CliRunner
 from generator.commands.cli import gen
 
 ROOT = str(Path(__file__).resolve().parents[2])
+FAMILIES = [
+    *(
+        "llama2",
+        "qwen2",
+        "qwen3",
+        "qwen3_moe",
+        "gemma2",
+        "gemma3",
+        "phi3",
+        "mistral",
+        "olmo2",
+        "gpt_oss",
+        "deepseek_v2",
+    ),
+    *("granite", "lfm2", "mamba2"),
+]
 QUIET = ("--target=cpu", "--no-parity")
 
 
@@ -51,7 +67,7 @@ def programs_of(output: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["llama2", "lfm2", "qwen3_moe"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_from_a_folder_to_an_answer(tmp_path, family):
     make_checkpoint(tmp_path / "Tiny-1B", family)
     done = run("gen start Tiny-1B --target=cpu", tmp_path)
