@@ -23,6 +23,7 @@ help:
 	@echo "make bench   speed of the generator and of training, as ratios (takes minutes)"
 
 .venv/packages: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --no-compile --editable ".[packages]"
@@ -76,12 +77,14 @@ types: setup-test
 
 # make test-all: what is marked slow too, and more packages
 CHOSEN := -m "not slow"
+# a test that hangs fails by its name, in place of the run
+LIMIT := --timeout=600 --timeout-method=thread
 # files in the order of their names: those with the most tests are not those that take long
-PYTEST := $(BIN)/python -m pytest -n 2 --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n 2 --no-loadscope-reorder $(LIMIT)
 # every package with all its parts; generated/ has fewer
 WHOLE := build/whole
 PACKAGE_TESTS := ../../$(BIN)/python -m pytest -p children -c /dev/null --rootdir=. -q -W error -n 2 --no-loadscope-reorder \
-	--dist loadfile
+	--dist loadfile $(LIMIT)
 
 # packages are tested where they differ: what is no kernel and no launch once, on llama2_cpu; of the other families'
 # packages kernels, the KV cache and MTP layers; their models are compared with transformers by tests/families
@@ -91,22 +94,8 @@ PACKAGES := glm4_moe_tpu/tests/test_draft_mtp.py gemma3_tpu/tests/test_window_pa
 	$(addsuffix /tests/test_attention.py,llama2_gpu llama2_tpu llama4_tpu)
 ALL_PACKAGES := $(PACKAGES) llama2_gpu/tests/test_model.py llama2_tpu/tests/test_model.py \
 	$(addsuffix /tests/test_pages_kernel.py,llama2_tpu llama4_tpu) */tests/test_reference.py */tests/test_attention.py
-# cases of packages that take long, of which a shorter one says nearly the same
-LONG := $(addprefix llama2_cpu/tests/,test_profile.py::test_the_trace_has_the_steps_of_the_window \
-	test_prepared.py::test_prepare_goes_on_after_a_kill \
-	$(addprefix test_int8_kv_cache.py::test_log_probabilities_are_those_of_rounded_keys_and_values,[sizes1] [sizes2]) \
-	$(addprefix test_formats.py::test_a_damaged_file_of_columns_is_named,[none.parquet] [snappy.parquet]) \
-	test_watchdog.py::test_a_program_without_a_limit_may_take_its_time \
-	$(addprefix test_engine.py::test_whatever_runs_beside_it_a_request_gives_what_it_gives_alone,[2-sizes2] [4-sizes4])) \
-	gemma3_tpu/tests/test_window_pages.py::test_evicted_pages_are_computed_again \
-	$(addprefix gemma2_tpu/tests/test_pages_kernel.py::,test_two_devices_have_half_of_the_heads_each[True] \
-	test_the_kernel_gives_what_sums_give[12]) \
-	$(addprefix llama2_tpu/tests/test_compile.py::,test_a_batch_is_said_once test_what_does_not_fit_ends_in_a_verdict[all]) \
-	llama2_cpu/tests/test_turns.py::test_a_stopped_run_goes_on_to_the_bit \
-	llama2_cpu/tests/test_rollouts_ahead.py::test_what_is_done_is_saved_if_a_reward_fails \
-	$(addprefix glm4_moe_tpu/tests/test_draft_mtp.py::,test_without_mtp_layers_drafts_are_by_prompt_lookup \
-	$(addprefix test_speculative_decoding_does_not_change_the_output,[clone-sizes0] [counting-sizes1] [counting-sizes2] [counting-sizes3] [counting-sizes4]) \
-	$(addprefix test_the_engine_drafts_what_one_pass_over_the_sequence_predicts,[sizes1] [sizes2]))
+# tests of packages that take long, of which shorter ones say nearly the same: make test-all runs them
+LONG := @../../tests/long.txt
 
 # programs that processes of tests compile are kept for a week
 COMPILED := $(CURDIR)/.pytest_cache/compiled
@@ -140,7 +129,7 @@ test-woven: setup-test
 	$(PYTEST) $(CHOSEN) --dist loadgroup tests/families
 	$(PYTEST) $(CHOSEN) --dist loadgroup tests/robustness
 	$(PYTEST) -p children $(CHOSEN) --dist loadfile tests/distributed
-	$(BIN)/python tests/whole.py && cd $(WHOLE) && $(PACKAGE_TESTS) $(PACKAGES) $(addprefix --deselect=,$(LONG))
+	$(BIN)/python tests/whole.py && cd $(WHOLE) && $(PACKAGE_TESTS) $(PACKAGES) $(LONG)
 
 # every test of every package: an hour
 test-packages: setup-test

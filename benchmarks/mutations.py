@@ -144,8 +144,8 @@ MUTATIONS = [
     ),
     fragment(
         "train/loss",
-        "return target_logits.sum(axis=0) - log_normalizer, log_normalizer",
-        "return target_logits[0] - log_normalizer, log_normalizer",
+        "result = target_logits.sum(axis=0) - log_normalizer, log_normalizer",
+        "result = target_logits[0] - log_normalizer, log_normalizer",
         "targets count on the first device alone",
         "tests/families/test_loss.py",
     ),

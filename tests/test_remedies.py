@@ -234,6 +234,11 @@ def test_a_model_that_cannot_decode_says_so():
     )
 
 
+def test_a_part_for_experts_needs_a_layer_that_has_some():
+    text = refused("", parts=("routing_replay",))
+    assert "the model cannot have the part routing_replay: it has no experts (model/experts)\n" in text
+
+
 MARKED = '''"""Queries that depend on what batches have."""
 
 from generator.language import provide, splice

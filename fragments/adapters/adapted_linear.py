@@ -13,10 +13,10 @@ from flax import nnx
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from generator.language import excludes
+from generator.language import excludes, point
 from generator.language.roles import RULES, Config, Decoder, InputError, Linear, product, read_adapter
 
-excludes("latent_attention")  # which reads the kernel of a map, and does not call it
+excludes("latent_attention", "dora")  # which read the kernel of a map
 
 
 class AdaptedLinear(nnx.Module):
@@ -81,6 +81,7 @@ def load_adapters(config: Config, model: Decoder, modules: tuple[str, ...], mesh
         name = ".".join(map(str, path)) + ".adapter"
         present = [(number, adapter) for number, adapter in enumerate(adapters, 1) if f"{name}.down" in adapter.arrays]
         if present:
+            point("load_adapters.map", name, linear)
             owners = tuple(number for number, adapter in present for _ in range(adapter.rank))
             x, kernel, _ = linear.equation.replace("->", ",").split(",")
             axis = -1 - sum(letter not in x for letter in kernel)  # of the rank, before the outputs

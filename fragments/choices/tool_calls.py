@@ -5,7 +5,7 @@ import uuid
 from typing import Any
 
 from generator.language import requires, splice
-from generator.language.roles import BEGIN, ToolCalls
+from generator.language.roles import ToolCalls
 
 requires("tool_parser")
 
@@ -35,14 +35,6 @@ def _(self, piece):
             for index, function in enumerate(functions, first)
         ]
         piece.finish = "tool_calls" if self.finish == "stop" and self.tool_calls.count else self.finish
-
-
-@splice("Answer.choices")
-def _(self, template):
-    texts = template.texts.values() if template else ()
-    if self.request.offered and any(BEGIN in text for text in texts):
-        for choice in self.choices:
-            choice.tool_calls = ToolCalls()
 
 
 @splice("Chat.told")

@@ -145,6 +145,6 @@ def _():
     check_lock(quick=True)
 
 
-@splice("Monitor.draw", "Monitor.upload", "Monitor.upload_all", optional=True)
+@splice("Monitor.draw", "Monitor.draw_report", "Monitor.upload", "Monitor.upload_all", optional=True)
 def _():
     check_lock(quick=True)

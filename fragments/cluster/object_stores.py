@@ -68,7 +68,7 @@ def _(self):
         self.upload_seconds = self.uploaded - start
 
 
-@splice("Monitor.close", after="tensorboard loss_curve")
+@splice("Monitor.close", after="tensorboard loss_curve report")
 def _(self):
     with may_fail("upload", self.failed):
         point("Monitor.upload_all")

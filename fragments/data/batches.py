@@ -119,7 +119,9 @@ def join_pieces(pieces: list[dict[str, np.ndarray]], length: int) -> dict[str, n
     with point("join_pieces.weights", row):
         row["weights"] = np.ones(sum(sizes), np.float32)
     point("join_pieces.row", row)
-    return {name: np.pad(values, (0, length - sum(sizes))) for name, values in row.items()}
+    with point("join_pieces.padded", row, sizes, length):
+        padded = {name: np.pad(values, (0, length - sum(sizes))) for name, values in row.items()}
+    return padded
 
 
 def open_pieces(config: Config, path: str, tokenizer: AnyTokenizer, split: str) -> grain.MapDataset:
@@ -208,7 +210,8 @@ class Batches(Iterator[dict[str, np.ndarray]]):
         """Returns global arrays [batch_size, T], made of the rows that each process yields."""
         arrays = {}
         for name, rows in batch.items():
-            values = np.zeros((self.config.batch_size, self.config.sequence_length), rows.dtype)
+            with point("Batches.values", self, rows):
+                values = np.zeros((self.config.batch_size, self.config.sequence_length), rows.dtype)
             values[self.rows] = rows  # the others, of other processes, are not read
             arrays[name] = jax.make_array_from_callback(values.shape, self.sharding, values.__getitem__)
         return arrays
@@ -243,7 +246,9 @@ def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct
     point("abstract_batch.layout", config, mesh)
     layout = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
     shape = config.batch_size, config.sequence_length
-    return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=layout) for name, dtype in dtypes.items()}
+    arrays = {name: jax.ShapeDtypeStruct(shape, dtype, sharding=layout) for name, dtype in dtypes.items()}
+    point("abstract_batch.arrays", arrays, layout, shape, config=config)
+    return arrays
 
 
 def evaluation_batches(config: Config) -> Iterator[dict[str, np.ndarray]]:

@@ -52,6 +52,7 @@ def weighted_pieces(config: Config, tokens: np.ndarray, parts: list[slice], sour
             warn_of_chat("without a token that has a loss", source)
     # the weight of a target is that of the token that is predicted
     values = {"tokens": token[:-1], "targets": token[1:], "weights": weight[1:]}
+    point("weighted_pieces.values", values, tokens, config)
     pieces = ({name: value[part] for name, value in values.items()} for part in parts)
     return [piece for piece in pieces if piece["weights"].any()]
 

@@ -1,18 +1,24 @@
-"""Pairs of answers among the documents of training: a piece of two segments, the chosen one and the rejected one."""
+"""Pairs of answers among the documents of training: a piece of two segments, the chosen one and the rejected one.
+
+Of a row with a label, they are its completion, and that of the row before after the same prompt.
+"""
 
 import numpy as np
 
-from generator.language import proceed, requires, splice
+from generator.language import point, proceed, requires, splice
 from generator.language.roles import (
     PAIR,
     PREFERENCES,
+    WITH_LABELS,
     WITH_REFERENCE,
     Config,
     InputError,
+    check_kinds,
     is_cut,
-    is_pair,
+    kinds_of,
     read_description,
     warn_of_chat,
+    with_other,
 )
 
 requires("data/chat_data", "pair_rows", "chats/pairs", "preferences")
@@ -21,10 +27,14 @@ requires("data/chat_data", "pair_rows", "chats/pairs", "preferences")
 def are_pairs(config: Config, tokens: np.ndarray, path: str) -> bool:
     """Returns whether a document is a pair. Raises InputError if --objective is not for what it is."""
     is_pair = tokens.dtype == PAIR
-    if is_pair != (config.objective in PREFERENCES):
-        problem = f"holds {'pairs' if is_pair else 'no pairs of chosen and rejected answers'}"
-        advice = f"train with --objective {' or '.join(PREFERENCES) if is_pair else 'next_token'}"
-        raise InputError(f"data {path}: {problem}, not for {config.objective}: give other data, or {advice}")
+    with point("are_pairs.objectives"):
+        of_pairs = PREFERENCES
+    is_labeled = is_pair and tokens["answer"][0] > 2
+    fitting = ["kto"] if is_labeled else of_pairs if is_pair else ["next_token"]
+    if config.objective not in (*fitting, "reference") if is_pair else config.objective in (*of_pairs, "kto"):
+        kind = "completions with a label" if is_labeled else "pairs" if is_pair else "no pairs of answers, nor labels"
+        problem = f"holds {kind}, not for {config.objective}"
+        raise InputError(f"data {path}: {problem}: give other data, or train with --objective {' or '.join(fitting)}")
     if config.objective in WITH_REFERENCE and np.isnan(tokens["reference"]).any():
         command = f"python -m {__package__}.reference --checkpoint-dir DIR --data PREPARED --out OUT"
         raise InputError(
@@ -36,7 +46,8 @@ def are_pairs(config: Config, tokens: np.ndarray, path: str) -> bool:
 
 def pair_pieces(config: Config, pair: np.ndarray, source: str) -> list[dict[str, np.ndarray]]:
     """Returns the piece of a pair; --long-chats says what becomes of one whose answers do not fit together."""
-    answers = [pair[pair["answer"] == answer] for answer in (1, 2)]
+    with point("pair_pieces.answers", config):
+        answers = [pair[pair["answer"] == answer] for answer in np.unique(pair["answer"])]
     sizes = [len(answer) - 1 for answer in answers]
     if sum(sizes) > config.sequence_length:
         if not is_cut(config, sum(sizes), source):
@@ -53,6 +64,8 @@ def pair_pieces(config: Config, pair: np.ndarray, source: str) -> list[dict[str,
     piece = {"tokens": tokens["token"], "targets": targets["token"], "weights": targets["weight"].astype(np.float32)}
     if config.objective in WITH_REFERENCE:
         piece["reference"] = targets["reference"]
+    if config.objective in WITH_LABELS:
+        piece["answers"] = targets["answer"].astype(np.int32)
     return [piece | {"sizes": np.array([len(answer) - 1 for answer in answers])}]
 
 
@@ -79,17 +92,21 @@ def _(record, dtype, described, tokens):
 
 @splice("prepare.chats")
 def _(rules, documents):
-    if is_pair(documents[0]):
-        rules |= {"pairs": True}
+    rules |= dict.fromkeys(kinds_of(documents[0]), True)
 
 
 @splice("write_shard.start")
-def _(path):
-    pairs = "pairs" in (read_description(str(path.parent)) or ())
+def _(path, documents, numbers):
+    description = read_description(str(path.parent)) or ()
+    kinds = [kind for kind in ("pairs", "labels") if kind in description]
+    others = (documents[i - 1] for i in numbers)  # of the first one, the last one of its files
 
 
 @splice("write_shard.record", after="chat_data")
-def _(text, pairs):
-    if is_pair(text) != pairs:
-        raise InputError("pairs and other documents are in one source: prepare each by itself")
+def _(text, kinds, others):
+    check_kinds(text, kinds)
+    if "labels" in kinds:
+        other = next(others)
+        check_kinds(other, kinds)
+        text = with_other(text, other)
     proceed()

@@ -75,7 +75,7 @@ def write_shard(
     names = special_texts(tokenizer)
     special_counts = collections.Counter[str]()
     numbers = range(len(documents) * part // parts, len(documents) * (part + 1) // parts)
-    point("write_shard.start", path, tokenizer, name)
+    point("write_shard.start", path, tokenizer, name, documents, numbers)
     half = path.with_name(f"{path.name}.half-{secrets.token_hex(4)}")
     try:
         with contextlib.closing(ArrayRecordWriter(str(half), "group_size:1")) as writer:

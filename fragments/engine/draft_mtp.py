@@ -56,6 +56,11 @@ def segment_ids() -> Array:
     return None
 
 
+@provide("hidden_mtp.block")
+def replay() -> Array:
+    return None
+
+
 @provide("pages_that_fit")
 def draft_layers(config, settings) -> int:
     return count_draft_layers(config, settings)

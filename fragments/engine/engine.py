@@ -201,6 +201,7 @@ class Engine:
 
     def release(self, request: Request) -> None:
         """Frees the slot and pages of a request. Steps in flight may still write to them, but before any later step."""
+        point("Engine.release", self, request)
         del self.running[request]
         self.free_slots.append(request.slot)
         self.pool.free(request.pages)
@@ -302,6 +303,7 @@ class Engine:
         for output, requests, step, score_all in in_flight:
             scores, tokens = (x.tolist() for x in jax.device_get((output.scores, output.tokens)))
             top = jax.device_get((output.top_tokens, output.top_logprobs)) if step.top else ()
+            point("Engine.collected", self, output, requests, step)
             for row, request in enumerate(requests):
                 if request.finish:
                     continue  # since the step was started

@@ -40,6 +40,7 @@ class StepOutput(NamedTuple):
     tokens: Array  # [B, C]: the next token, sampled unless it is in the prompt
     top_tokens: Array  # [B, C, 20]
     top_logprobs: Array  # [B, C, 20]
+    point("StepOutput.fields")
 
 
 @jax.jit
@@ -87,7 +88,8 @@ def run(
     point("run.sequences", sequences, step)
     positions = positions_of(step, length)
     tokens = jnp.where(positions < 0, 0, sequences[step.slots[:, None], positions])
-    x, new = hidden(model, tokens, positions, state, step)  # [B, T, D]
+    with point("run.hidden", model, tokens, positions, state, step):
+        x, new = hidden(model, tokens, positions, state, step)  # [B, T, D]
     with point("run.scored", model, state, step, length, x, new):
         lengths = step.starts + step.counts  # [B]
         if not score_all:

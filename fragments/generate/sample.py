@@ -8,7 +8,7 @@ import tyro
 from generator.language import excludes, point
 from generator.language.roles import InputError, ending_with_messages
 
-excludes("generate")
+excludes("generate", "reward_head")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -65,6 +65,7 @@ class MixtureOfExperts(nnx.Module):
             scores = jax.nn.softmax(logits)  # [B, T, E]
         with point("MixtureOfExperts.choice", scores, logits):
             weights, chosen = jax.lax.top_k(scores, self.active)  # [B, T, A]: the experts of each token
+        point("MixtureOfExperts.routed", logits, scores, weights, chosen)
         point("MixtureOfExperts.weights", weights)
         point("MixtureOfExperts.chosen", logits, scores, weights, chosen)
         with point("MixtureOfExperts.applied", x, weights, chosen):

@@ -14,7 +14,7 @@ import optax
 from flax import nnx
 from jax import Array
 
-from generator.language import excludes, proceed, splice
+from generator.language import excludes, point, proceed, splice
 from generator.language.roles import (
     Decoder,
     InputError,
@@ -35,7 +35,7 @@ excludes("muon")
 class ModelConfig:
     lora_rank: PositiveInt = 8  # inner size of an adapter
     lora_alpha: PositiveFloat = 16.0  # lora_alpha / lora_rank scales the output of an adapter
-    lora_targets: str = "all"  # names of the projections with adapters, such as query,value; all: every one
+    lora_targets: str = "all"  # projections with adapters, by name or end of path: query,experts.up; all: every one
 
 
 class Adapter(nnx.Module):
@@ -43,9 +43,9 @@ class Adapter(nnx.Module):
 
     def __init__(self, linear: Linear, config: ModelConfig, rngs: nnx.Rngs):
         x, kernel, y = linear.equation.replace("->", ",").split(",")
-        down = "".join(letter for letter in kernel if letter not in y) + "r"
-        up = "r" + "".join(letter for letter in kernel if letter not in x)
-        inner = "".join(letter for letter in x if letter not in kernel) + "r"
+        down = "".join(letter for letter in kernel if letter in x or letter not in y) + "r"
+        up = "r" + "".join(letter for letter in kernel if letter in y or letter not in x)
+        inner = "".join(letter for letter in x if letter in y) + "r"
         self.equations = f"{x},{down}->{inner}", f"{inner},{up}->{y}"
         self.merged = f"...{down},...{up}->...{kernel}"
         self.scale = config.lora_alpha / config.lora_rank
@@ -56,6 +56,7 @@ class Adapter(nnx.Module):
         down_values = jax.random.normal(rngs.params(), shapes[0]) / config.lora_rank
         self.down = nnx.LoRAParam(down_values, axes=tuple(axes[letter] for letter in down))
         self.up = nnx.LoRAParam(jnp.zeros(shapes[1]), axes=tuple(axes[letter] for letter in up))
+        point("Adapter.parameters", linear, kernel, y, stack, sizes, axes)
 
     def __call__(self, x: Array) -> Array:
         inner = product(self.equations[0], x, self.down.get_value())
@@ -65,12 +66,20 @@ class Adapter(nnx.Module):
         """Returns what the adapter adds to the kernel, in its shape."""
         return self.scale * jnp.einsum(self.merged, self.down[...], self.up[...])
 
+    def merge(self, kernel: Array) -> Array:
+        """Returns the kernel with what the adapter adds."""
+        y = kernel + self.product().astype(kernel.dtype)
+        point("Adapter.merge", kernel, y)
+        return y
+
 
 def projections(model: Decoder, targets: str = "all") -> Iterator[tuple[str, Linear]]:
-    """Yields the name and module of each projection among the targets."""
+    """Yields the path and module of each projection among the targets; routers are none, as in peft."""
+    ends = tuple("" if target == "all" else f".{target}" for target in targets.split(","))
     for path, module in nnx.iter_modules(model):
-        if hasattr(module, "adapter") and {"all", path[-1]} & set(targets.split(",")):
-            yield path[-1], module
+        name = ".".join(map(str, path))
+        if hasattr(module, "adapter") and path[-1] != "router" and f".{name}".endswith(ends):
+            yield name, module
 
 
 def add_adapters(model: Decoder, config: ModelConfig, rngs: nnx.Rngs) -> None:
@@ -84,7 +93,7 @@ def merge_adapters(model: Decoder) -> Decoder:
     def read(name: str) -> np.ndarray:
         adapter = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)), adapters[name])
         with jax.default_matmul_precision("highest"):
-            return np.asarray(kernels[name]) + np.asarray(adapter.product())
+            return np.asarray(adapter.merge(np.asarray(kernels[name])))
 
     kernels, adapters = {}, {}
     model = nnx.clone(model)
@@ -107,9 +116,9 @@ def start_adapters(arrays: dict[str, Array]) -> dict[str, Array]:
     """Returns initial values for the adapters among named arrays."""
 
     def start(name: str, shape: tuple[int, ...]) -> Array:
-        if name.endswith(".up"):
-            return jnp.zeros(shape)
-        return jax.random.normal(jax.random.key(zlib.crc32(name.encode())), shape) / shape[-1]
+        if name.endswith(".down"):
+            return jax.random.normal(jax.random.key(zlib.crc32(name.encode())), shape) / shape[-1]
+        return jnp.zeros(shape)
 
     return {name: start(name, x.shape) for name, x in arrays.items() if ".adapter." in name}
 
@@ -125,17 +134,18 @@ def _(self):
     self.adapter: Adapter | None = nnx.data(None)  # set once the layers are stacked
 
 
-@splice("Linear.output", after="linear_bias")
+@splice("Linear.output", before="linear_bias")
 def _(self, x, y):
     proceed()
     if self.adapter is not None:
         y = y + self.adapter(x)
+        point("Linear.adapted", y)
 
 
 @splice("Attention.latent_kernel", optional=True)
 def _(kernel, linear):
     if linear.adapter is not None:
-        kernel = kernel + linear.adapter.product()
+        kernel = linear.adapter.merge(kernel)
 
 
 @splice("ExpertLinear.parameters", optional=True)
@@ -147,7 +157,7 @@ def _(self):
 @splice("ExpertLinear.kernel", optional=True)
 def _(self, kernel):
     if self.adapter is not None:  # merged, as products of experts take all rows at once
-        kernel = kernel + self.adapter.product().astype(kernel.dtype)
+        kernel = self.adapter.merge(kernel)
 
 
 @splice("Decoder.parameters")
@@ -179,11 +189,11 @@ def _(model, opt_state, config, gradients, state):
 
 @splice("train.settings")
 def _(config):
-    names = {name for name, _ in projections(jax.eval_shape(lambda: Decoder(config, nnx.Rngs(0))))}
-    unknown = set(config.lora_targets.split(",")) - names - {"all"}
+    model = jax.eval_shape(lambda: Decoder(config, nnx.Rngs(0)))
+    unknown = [target for target in config.lora_targets.split(",") if not any(projections(model, target))]
     if unknown:
-        known = ",".join(sorted(names))
-        raise InputError(f"--lora-targets {config.lora_targets}: no {', '.join(sorted(unknown))} among all, {known}")
+        known = ",".join(sorted({name.rpartition(".")[2] for name, _ in projections(model)}))
+        raise InputError(f"--lora-targets {config.lora_targets}: no {', '.join(unknown)} among all, {known}")
 
 
 @splice("Checkpoints.target", before="empty_stacks")

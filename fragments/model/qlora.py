@@ -56,11 +56,10 @@ QUANTIZE = {"int8": in_int8, "nf4": in_nf4}
 
 
 def frozen(model: Decoder) -> Iterator[tuple[Linear, int]]:
-    """Yields the projections, and the last axis that each sums over, counted from the end; no routers, used in fp32."""
-    for name, linear in list(projections(model)):
+    """Yields the projections, and the last axis that each sums over, counted from the end."""
+    for _, linear in list(projections(model)):
         _, kernel, y = linear.equation.replace("->", ",").split(",")
-        if name != "router":
-            yield linear, sum(letter not in y for letter in kernel) - 1 - len(kernel)
+        yield linear, max(place for place, letter in enumerate(kernel) if letter not in y) - len(kernel)
 
 
 def quantize_kernels(model: Decoder, form: str) -> None:

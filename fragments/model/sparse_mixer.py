@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from generator.language import splice
+from generator.language import point, splice
 from generator.language.roles import PositiveFloat
 
 
@@ -21,6 +21,7 @@ def choose_in_turn(logits: Array, active: int, jitter: float) -> tuple[Array, Ar
     left = logits  # of experts that are not chosen yet
     for _ in range(active):
         expert = jnp.argmax(left, axis=-1, keepdims=True)  # [B, T, 1]
+        point("choose_in_turn.expert", expert, experts)
         highest = jnp.take_along_axis(logits, expert, axis=-1)
         is_near = highest - logits <= 2 * jitter * jnp.maximum(jnp.abs(logits), highest)
         shares = jax.nn.softmax(jnp.where(is_near, left, -jnp.inf))
@@ -38,6 +39,11 @@ def _(self, config):
 @splice("MixtureOfExperts.choice")
 def _(self, logits, weights, chosen):
     weights, chosen = choose_in_turn(logits, self.active, self.jitter)  # [B, T, A]: the experts of each token
+
+
+@splice("MixtureOfExperts.replayed", optional=True)
+def _():
+    pass
 
 
 @splice("hf.sizes")

@@ -3,17 +3,19 @@
 import jax
 from flax import nnx
 
-from generator.language import splice
+from generator.language import point, splice
 
 
 @splice("Embedding.parameters")
 def _(self, config, rngs, V, D):
-    self.head = nnx.Param(config.init_std * jax.random.normal(rngs.params(), (D, V)), axes=("embed", "vocab"))
+    with point("Embedding.own_head"):
+        self.head = nnx.Param(config.init_std * jax.random.normal(rngs.params(), (D, V)), axes=("embed", "vocab"))
 
 
 @splice("Embedding.head")
 def _(self, kernel):
-    kernel = self.head[...]
+    with point("Embedding.own_kernel"):
+        kernel = self.head[...]
 
 
 @splice("hf.tensors", after="embedding")

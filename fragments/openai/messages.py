@@ -96,6 +96,7 @@ class Chat(Fields):
     logprobs: bool = False
     top_logprobs: Likeliest = 0
     reasoning_effort: str = ""  # a variable of the template, where it reads one
+    point("Chat.fields")
 
     @property
     def likeliest(self) -> int | None:
@@ -137,6 +138,7 @@ class Chat(Fields):
         flags = self.add_generation_prompt, self.continue_final_message
         try:
             messages = [message.for_template() for message in self.messages]
+            point("Chat.messages", messages, template)
             return [template.encode(messages, self.offered or None, *flags, most, names)]
         except TooLong:
             raise too_long(room, f"the messages make more than {most:,} characters", "messages") from None
@@ -171,7 +173,9 @@ def read_fields(content: bytes, kind: type[Completion | Chat], defaults: dict[st
         fields = msgspec.json.decode(content + b" " * 6)  # or half of a surrogate pair near the end is "truncated"
         if isinstance(fields, dict):
             sent = {key: x for key, x in drop_nulls(fields).items() if key not in IGNORED}
-            for key in sent.keys() & UNSUPPORTED:
+            with point("read_fields.ignored", kind):
+                ignored = UNSUPPORTED
+            for key in sent.keys() & ignored:
                 if sent.pop(key) is not True:  # as parallel_tool_calls may be
                     warn_ignored(key)
             fields = defaults | {key: x for key, x in sent.items() if key not in NEUTRAL or x != NEUTRAL[key]}

@@ -1,7 +1,8 @@
 """Preference optimization: of two answers, the chosen one becomes likelier than the rejected one.
 
 Source: Rafailov et al. 2023, arXiv 2305.18290 (DPO); Azar et al. 2023, arXiv 2310.12036 (IPO); Lambert et al. 2024,
-arXiv 2411.15124, section 5.1.1 (length-normalized DPO); Hong et al. 2024, arXiv 2403.07691 (ORPO).
+arXiv 2411.15124, section 5.1.1 (length-normalized DPO); Hong et al. 2024, arXiv 2403.07691 (ORPO); Meng et al. 2024,
+arXiv 2405.14734 (SimPO).
 """
 
 import functools
@@ -17,14 +18,18 @@ requires("data/pairs")
 
 
 class TrainConfig:
-    # of dpo, dpo_norm, ipo: how strongly the reference holds; orpo: weight of the odds
+    # of dpo, dpo_norm, ipo: how strongly the reference holds; orpo: weight of the odds; simpo: scale of rewards
     preference_beta: Annotated[float, 1e-6, 1e6] = 0.1
+    preference_margin: Annotated[float, 0, 1e6] = 0.5  # of simpo: by how much the chosen reward is to be higher (gamma)
 
 
-WITH_REFERENCE = "dpo", "dpo_norm", "ipo"
+WITH_LABELS = "kto", "reference"  # of completions with a label; that of reference.py reads pairs as well
 
 
-PREFERENCES = *WITH_REFERENCE, "orpo"
+WITH_REFERENCE = "dpo", "dpo_norm", "ipo", "kto"
+
+
+PREFERENCES = "dpo", "dpo_norm", "ipo", "orpo", "simpo"  # of pairs
 
 
 def sum_answers(values: Array, segment_ids: Array) -> list[Array]:
@@ -67,7 +72,8 @@ def preference_loss(
     elif config.objective == "orpo":
         losses = -chosen - beta * jax.nn.log_sigmoid(log_odds(chosen) - log_odds(rejected))
     else:
-        losses = -jax.nn.log_sigmoid(beta * margin)
+        target = config.preference_margin if config.objective == "simpo" else 0.0
+        losses = -jax.nn.log_sigmoid(beta * margin - target)
     sums = {"accuracy": margin > rounding, "margin": beta * margin, "chosen_reward": beta * chosen}
     sums = {name: jnp.sum(values, where=is_pair, dtype=jnp.float32) for name, values in sums.items()}
     return jnp.sum(losses, where=is_pair), jnp.sum(is_pair, dtype=jnp.float32), sums

@@ -26,11 +26,11 @@ def pair_records(row: dict[str, np.ndarray], dtype: np.dtype) -> Iterator[bytes]
     """Yields the records of the pairs in a row of a batch."""
     for first in range(1, row["segment_ids"].max() + 1, 2):
         parts = []
-        for answer in 1, 2:
-            within = row["segment_ids"] == first + answer - 1
+        for segment in first, first + 1:
+            within = row["segment_ids"] == segment
             part = np.zeros(np.sum(within) + 1, dtype)
             part["token"] = [row["tokens"][within][0], *row["targets"][within]]
-            part["answer"] = answer
+            part["answer"] = row["answers"][within][0]
             part["weight"][1:], part["reference"][1:] = row["weights"][within], row["reference"][within]
             parts.append(part)
         yield np.concatenate(parts).tobytes()
@@ -73,7 +73,7 @@ def write_reference(
     folder = Path(out).expanduser()
     description = read_description(data)
     if not description or "pairs" not in description:
-        raise InputError(f"--data {data}: must be pairs of chosen and rejected answers that `data prepare` wrote")
+        raise InputError(f"--data {data}: must be pairs, or completions with a label, that `data prepare` wrote")
     if folder.exists() and [path.name for path in folder.iterdir()] not in ([], ["tokens.half"]):
         raise InputError(f"--out {out}: already exists: give a new folder")
     mesh = make_mesh(1, -1, 1)
@@ -81,7 +81,7 @@ def write_reference(
     changed = {"eval_data": data, "batch_size": batch_size, "accumulation": 1, "long_chats": long_chats}
     changed |= {"sequence_length": sequence_length or saved.sequence_length, "tokenizer": tokenizer or saved.tokenizer}
     changed |= {"loss_on": description["chat"]["loss_on"], "special_tokens": description["tokenizer"]["parses_special"]}
-    config = dataclasses.replace(saved, **changed, objective="orpo")  # which reads pairs without a reference
+    config = dataclasses.replace(saved, **changed, objective="reference")
     check_config(config)
     layout = {name: x.sharding for name, x in abstract_batch(config, mesh).items()}
     token = token_type(load_tokenizer(config.tokenizer, config.special_tokens))
@@ -105,7 +105,10 @@ def write_reference(
     half.rename(folder / name)
     description |= {"reference": checkpoint_dir, "shards": {name: count}}
     (folder / "prepared.json").write_text(json.dumps(description))
-    print(f"{count:,} pairs: train with --data {out} --objective dpo, dpo_norm or ipo")
+    objectives = "kto" if "labels" in description else "dpo, dpo_norm or ipo"
+    print(
+        f"{count:,} {'rows' if 'labels' in description else 'pairs'}: train with --data {out} --objective {objectives}"
+    )
 
 
 @ending_with_messages()

@@ -74,6 +74,7 @@ class Sampled:
     tokens: list[int]
     logprobs: list[float]  # of the tokens, by the engine
     advantages: list[float]  # of the tokens; empty without a reward, or without others in its group
+    point("Sampled.fields")
 
 
 class Rollouts(Batches):
@@ -83,6 +84,7 @@ class Rollouts(Batches):
         if not config.data:
             raise InputError("--objective grpo: needs --data with prompts, in JSONL")
         self.config, self.sharding = config, sharding
+        self.mesh = sharding.mesh  # of the devices that sample
         with point("Rollouts.rows", self, config, sharding):
             if jax.process_count() > 1:
                 raise InputError(f"--objective {config.objective}: samples in one process: start it in one")
@@ -107,6 +109,7 @@ class Rollouts(Batches):
     def follow(self, policy: Callable[[], Decoder], open_reference: Callable, folder: epath.Path | None) -> None:
         """Takes functions that return the current model and open that of step 0, and a folder for completions."""
         self.policy, self.folder = policy, folder
+        point("Rollouts.follow", self, policy)
         self.reference = open_reference(policy) if self.config.kl_coefficient else None
 
     def held_out(self) -> list[dict[str, np.ndarray]]:
@@ -125,7 +128,7 @@ class Rollouts(Batches):
         """Returns sums over held-out prompts, each with a completion at temperature 1, whose seed is its place."""
         places = [place for place in np.asarray(batch["prompt"])[:, 0].tolist() if place >= 0]
         prompts = [self.held_out_prompts[place] for place in places]
-        requests = self.generate(prompts, places)
+        requests = self.generate(prompts, places, self.policy())
         with point("Rollouts.evaluate", self, prompts, requests):
             pairs = zip(requests, self.rewards(self.completions(prompts, requests)), strict=True)
             rewarded = [(len(request.tokens), reward) for request, reward in pairs if reward is not None]
@@ -138,7 +141,7 @@ class Rollouts(Batches):
         self.metrics = {}
         if not self.waiting:
             with point("Rollouts.sample", self):
-                sampled, self.metrics = self.rewarded(*self.sample())
+                sampled, self.metrics = self.rewarded(*self.sample(self.round, self.policy()))
             self.round += 1
             size = len(self.rows)
             self.waiting = [sampled[start : start + size] for start in range(0, len(sampled), size)]
@@ -156,7 +159,7 @@ class Rollouts(Batches):
         orders = {epoch: np.random.default_rng([self.config.seed, epoch]).permutation(size) for epoch in epochs}
         return [self.prompts[orders[place // size][place % size]] for place in places]
 
-    def generate(self, prompts: list[Prompt], seeds: list[int]) -> list[Request]:
+    def generate(self, prompts: list[Prompt], seeds: list[int], model: Decoder) -> list[Request]:
         """Samples a completion for each seed at temperature 1: the same number for each prompt, in their order."""
         config = self.config
         count = len(seeds)
@@ -164,8 +167,9 @@ class Rollouts(Batches):
         rows = min(config.batch_size * config.batches_per_rollout, config.rollout_sequences)
         sizes = EngineSettings(max_sequences=rows, max_length=most_tokens(config), queue=max(1, count))
         # made anew, so that steps have the memory of its KV cache
-        with point("Rollouts.engine", self, config, sizes):
-            engine = Engine(config, self.policy(), self.ends, sizes, self.sharding.mesh)
+        with point("Rollouts.engine", self, config, model, sizes):
+            engine = Engine(config, model, self.ends, sizes, self.mesh)
+        point("Rollouts.started", engine)
         requests: dict[int, Request] = {}
         for first in range(size):  # which computes the prompts that the others share
             for place in range(first, count, size):
@@ -176,16 +180,14 @@ class Rollouts(Batches):
         point("Rollouts.generated", self, prompts, engine, requests)
         return [requests[place] for place in range(count)]
 
-    def sample(self) -> tuple[int, list[Prompt], list[Request]]:
-        """Returns the number of the next round, its prompts, and completions of each."""
+    def sample(self, number: int, model: Decoder) -> tuple[int, list[Prompt], list[Request]]:
+        """Returns the number of a round, its prompts, and completions of each."""
         config = self.config
         count = self.config.batch_size * self.config.batches_per_rollout
-        with point("Rollouts.number", self):
-            number = self.round
         prompts = self.choose(number, count // config.group_size)
         seeds = np.random.default_rng([config.seed, number]).integers(2**32, size=count).tolist()
         point("Rollouts.own", self, prompts, seeds)
-        return number, prompts, self.generate(prompts, seeds)
+        return number, prompts, self.generate(prompts, seeds, model)
 
     def rewarded(
         self, number: int, prompts: list[Prompt], requests: list[Request]
@@ -199,7 +201,9 @@ class Rollouts(Batches):
         with point("Rollouts.advantages", self, number, prompts, requests, metrics):
             advantages = self.advantages(number, prompts, requests, metrics)
         pairs = zip(requests, advantages, strict=True)
-        return [Sampled(x.prompt, x.tokens, x.logprobs, advantage) for x, advantage in pairs], metrics
+        with point("Rollouts.sampled", pairs, metrics):
+            result = [Sampled(x.prompt, x.tokens, x.logprobs, advantage) for x, advantage in pairs], metrics
+        return result
 
     def completions(self, prompts: list[Prompt], requests: list[Request]) -> list[tuple[Any, str, dict[str, Any]]]:
         """Returns arguments of the reward function for each completion: prompt, completion, other fields."""
@@ -239,6 +243,7 @@ class Rollouts(Batches):
         shape = len(sampled), self.config.sequence_length
         batch = {name: np.zeros(shape, np.int32) for name in ("tokens", "targets", "positions", "segment_ids")}
         batch |= {name: np.zeros(shape, np.float32) for name in ("weights", "advantages", "sampled_logprobs")}
+        point("Rollouts.batch", self, batch, shape)
         for row, sample in enumerate(sampled):
             sequence = [*sample.prompt, *sample.tokens]
             first = len(sample.prompt) - 1

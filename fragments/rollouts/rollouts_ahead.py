@@ -29,14 +29,11 @@ def _(self):
 @splice("Rollouts.sample")
 def _(self, sampled):
     while len(self.pending) <= self.config.rollouts_ahead:
-        self.pending.append(self.thread.submit(self.rewarded, *self.sample()))
+        with point("Rollouts.submit", self):
+            sampled_ahead = self.sample(self.round + len(self.pending), self.policy())
+            self.pending.append(self.thread.submit(self.rewarded, *sampled_ahead))
     sampled, self.metrics = self.pending[0].result()
     self.pending.popleft()
-
-
-@splice("Rollouts.number")
-def _(self, number):
-    number = self.round + len(self.pending)
 
 
 @splice("Rollouts.state")

@@ -5,29 +5,42 @@ Source: OpenAI's API reference, `response_format` and `tool_choice`; vLLM's docu
 
 import dataclasses
 import json
+import re
 from typing import Any
 
 from llguidance import LLMatcher
 
 from generator.language import requires, splice
 from generator.language.roles import (
-    BEGIN,
-    FINISH,
+    MARKS,
+    AnyTokenizer,
+    Channels,
     Chat,
     ChatTemplate,
     Completion,
+    Format,
     Grammars,
     InputError,
     NamedTool,
     Refusal,
+    Thoughts,
+    find_thoughts,
+    is_text,
 )
 
-requires("request_fields", "engine_grammars", "tool_calls", "serve/serve")
+requires("request_fields", "engine_grammars", "parsed_answers", "serve/serve")
 
-CALL_END = f"}}\n{FINISH}"
+TEXT = r"TEXT: /(.|\n)*/"
 
 
-MOST_CALLS = 16  # in an answer, where calls are required
+FINAL_HEADER = "<|channel|>final<|message|>"  # before an answer in harmony
+
+
+ANNOTATIONS = {"type", "enum", "const", "title", "description", "default", "examples"}
+
+
+# of schemas of parameters that can be held to one by one
+OBJECT_KEYS = {"properties", "required", "additionalProperties", "$defs", "definitions", "$schema", "x-guidance"}
 
 
 # white space between values is bounded, as a model could write it without end
@@ -39,6 +52,12 @@ def json_rule(schema: dict[str, Any]) -> str:
     stated = schema.get("x-guidance")
     options = JSON_OPTIONS | stated if isinstance(stated, dict) else JSON_OPTIONS
     return f"%json {json.dumps(schema | {'x-guidance': options})}"
+
+
+def spelled(text: str, special: dict[str, int]) -> str:
+    """Returns Lark for a text, in which some marks may be special tokens."""
+    parts = re.split("(" + "|".join(map(re.escape, special)) + ")", text) if special else [text]
+    return " ".join(f"<[{special[part]}]>" if part in special else json.dumps(part) for part in parts if part)
 
 
 def read_schema(text: str | dict[str, Any]) -> dict[str, Any]:
@@ -75,62 +94,178 @@ def form_of(request: Completion | Chat) -> tuple[str, str] | None:
     return "structured_outputs", grammar
 
 
-def call_rules(functions: list[dict[str, Any]], tag: str) -> str:
-    """Returns rules of Lark for a call of one of the functions; `tag` is what matches the opening tag."""
+def call_rules(functions: list[dict[str, Any]], form: Format, special: dict[str, int], opening: str = "") -> str:
+    """Returns rules of Lark for a call of one of the functions, behind what opens it, if that is given.
+
+    Where its `parameters` are None, a function takes any arguments.
+    """
     rules = ["call: " + " | ".join(f"call_{number}" for number in range(len(functions)))]
     for number, function in enumerate(functions):
-        begin = f'\n{{"name": {json.dumps(function["name"])}, "arguments": '
-        # arguments are an object, whether the schema says so or not
-        schema = function.get("parameters", {}) | {"type": "object"}
-        rules += [f"call_{number}: {tag} {json.dumps(begin)} arguments_{number} {json.dumps(CALL_END)}"]
-        rules += [f"arguments_{number}: {json_rule(schema)}"]
-    return "\n".join(rules)
+        if not re.fullmatch("[a-zA-Z0-9_.:/-]+", name := function["name"]):
+            raise InputError(f"{name[:99]!r} is no name of a function: take letters, digits, _ and -")
+        before = (form.call[0] % name).removeprefix(opening)
+        after = form.call[1]
+        rules += [f"call_{number}: {spelled(before, special)} arguments_{number} {spelled(after, special)}"]
+        parameters = function.get("parameters", {})
+        schema = (parameters or {}) | {"type": "object"}  # arguments are an object, whether the schema says so or not
+        if form.argument[0] and parameters is None:
+            rules += any_arguments(f"arguments_{number}", form, special)
+        elif form.argument[0]:
+            rules += argument_rules(f"arguments_{number}", name, schema, form, special)
+        else:
+            rules += [f"arguments_{number}: {json_rule(schema)}"]
+    return "\n".join([*rules, TEXT])
 
 
-def calls_required(functions: list[dict[str, Any]], most: int) -> str:
+def text_rules(rule: str, after: str, special: dict[str, int]) -> list[str]:
+    """Returns rules for any text, and what ends it."""
+    if (mark := after.strip()) in special:
+        return [f"{rule}: TEXT {spelled(after.lstrip(), special)}"]
+    after = spelled(after.partition(mark)[2], special)
+    return [f"{rule}: {rule}_text {after}", f"{rule}_text[lazy]: TEXT {json.dumps(mark)}"]
+
+
+def any_arguments(rule: str, form: Format, special: dict[str, int]) -> list[str]:
+    """Returns rules for any arguments that are written one by one."""
+    before, middle = (spelled(part, special) for part in form.argument[0].split("%s"))
+    each = f"{rule}: ({before} {rule}_name {middle} {rule}_value)*"
+    return [each, rf"{rule}_name: /[\w.-]+/", *text_rules(f"{rule}_value", form.argument[1], special)]
+
+
+def argument_rules(rule: str, name: str, schema: dict[str, Any], form: Format, special: dict[str, int]) -> list[str]:
+    """Returns rules for arguments that are written one by one, texts as they are.
+
+    Raises InputError for schemas that say more than such rules can.
+    """
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    texts = [argument for argument, part in properties.items() if is_text(part)]
+    bounded = [x for x in texts if properties[x].keys() - ANNOTATIONS]
+    if (odd := schema.keys() - OBJECT_KEYS - ANNOTATIONS) or bounded or {*required} - {*properties}:
+        words = f"{min(odd)} beside properties" if odd else f"more than a type for {bounded or required}"
+        raise InputError(f"the parameters of {name} have {words}, which calls of this model's form cannot be held to")
+    each, rules = [], []
+    shared = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+    after = form.argument[1]
+    for place, (argument, part) in enumerate(properties.items()):
+        value = f"{rule}_{place}"
+        body = f"{spelled(form.argument[0] % argument, special)} {value}"
+        each += [f"({body})" if argument in required else f"({body})?"]
+        if argument not in texts:
+            rules += [f"{value}: {json_rule(part | shared)} {spelled(after, special)}"]
+        elif choices := part.get("enum", [part["const"]] if "const" in part else []):
+            rules += [f"{value}: ({' | '.join(map(json.dumps, choices))}) {spelled(after, special)}"]
+        else:
+            rules += text_rules(value, after, special)
+    return [f"{rule}: {' '.join(each)}", *rules] if each else [f'{rule}: ""']
+
+
+def calls_required(functions: list[dict[str, Any]], most: int, form: Format, special: dict[str, int]) -> str:
     """Returns the grammar of one to `most` calls of functions."""
-    further = f' ("\\n" call){{0,{most - 1}}}' if most > 1 else ""
-    return f"start: call{further}\n{call_rules(functions, json.dumps(BEGIN))}"
+    further = f" ({spelled(form.between, special)} call){{0,{most - 1}}}" if most > 1 else ""
+    before, after = (spelled(part, special) for part in form.around)
+    return f"start: {before} call{further} {after}\n{call_rules(functions, form, special)}"
 
 
-def calls_allowed(functions: list[dict[str, Any]]) -> str:
-    """Returns the grammar of a text with calls in it; those of functions that are `strict` follow their schemas."""
-    described = [function if function.get("strict") else function | {"parameters": {}} for function in functions]
-    text = f"start: call* TEXT\nTEXT: /(.|\\n)*/\nopening[lazy]: TEXT {json.dumps(BEGIN)}"
-    return f"{text}\n{call_rules(described, 'opening')}"
+def calls_allowed(functions: list[dict[str, Any]], form: Format, special: dict[str, int]) -> str:
+    """Returns the grammar of a text with calls in it."""
+    opening = form.begins[0]
+    if form.name in ("llama3_json", "openai"):  # an answer is either text or calls
+        text = f"{spelled(FINAL_HEADER, special)} TEXT" if form.name == "openai" else "/\\s*[^{\\s](.|\\n)*/"
+        calls = calls_required(functions, form.most, form, special).removeprefix("start: ")
+        return f"start: {text} | calls\ncalls: {calls}"
+    begun = form.around[0].removeprefix(opening)
+    group = f"{spelled(begun, special)} call" if form.around[0] else "call"
+    if form.around[0]:
+        group += f" ({spelled(form.between, special)} call)* {spelled(form.around[1], special)}"
+    free = (
+        f"opening: TEXT <[{special[opening]}]>" if opening in special else f"opening[lazy]: TEXT {json.dumps(opening)}"
+    )
+    rules = call_rules(functions, form, special, "" if form.around[0] else opening)
+    return f"start: (opening {group})* TEXT\n{free}\n{rules}"
 
 
-def form_of_calls(chat: Chat, template: ChatTemplate) -> tuple[str, str] | None:
-    """Returns the field that asks for tool calls, and the grammar; None if the text is free."""
+def text_or_calls(text: str, calls: str, form: Format, special: dict[str, int]) -> str:
+    """Returns the grammar of a text of a form, or of calls in place of it."""
+    header = spelled(FINAL_HEADER, special) if form.name == "openai" else ""
+    return f"start: {header} text | calls\ntext: %lark {{\n{text}\n}}\ncalls: %lark {{\n{calls}\n}}"
+
+
+def form_of_calls(
+    chat: Chat, form: Format | None, special: dict[str, int], text: tuple[str, str] | None
+) -> tuple[str, str] | None:
+    """Returns the field that asks for a form of the answer, and the grammar; None if the text is free.
+
+    Args:
+        text: the same of the text alone.
+    """
     functions = [tool["function"] for tool in chat.tools]
     must_call = chat.tool_choice not in ("none", "auto")
-    if not must_call and not (chat.offered and any(function.get("strict") for function in functions)):
-        return None
-    if not any(BEGIN in text for text in template.texts.values()):
+    if not must_call and not (chat.offered and (text or any(function.get("strict") for function in functions))):
+        return text
+    if form is None:
         if must_call:
-            words = f"the chat template of this model has no {BEGIN}, the form of calls that is read: use auto"
+            words = "the chat template of this model has no form of calls that is read: use auto, or --tool-call-parser"
             raise Refusal(400, f"tool_choice: {words}", "tool_choice", "unsupported_value")
-        return None
+        return text
+    is_named = isinstance(chat.tool_choice, NamedTool)
+    most = 1 if is_named or not chat.parallel_tool_calls else form.most
     if not must_call:
-        return "tools", calls_allowed(functions)
-    if isinstance(chat.tool_choice, NamedTool):
+        functions = [function if function.get("strict") else function | {"parameters": None} for function in functions]
+        if text is None:
+            return "tools", calls_allowed(functions, form, special)
+        return text[0], text_or_calls(text[1], calls_required(functions, most, form, special), form, special)
+    if is_named:
         functions = [function for function in functions if function["name"] == chat.tool_choice.function.name]
     if not functions:
         raise Refusal(400, "tool_choice: names no function in tools: add it there", "tool_choice", "invalid_value")
-    return "tool_choice", calls_required(functions, 1 if isinstance(chat.tool_choice, NamedTool) else MOST_CALLS)
+    return "tool_choice", calls_required(functions, most, form, special)
 
 
-def grammar_of(request: Completion | Chat, template: ChatTemplate | None, grammars: Grammars) -> str:
-    """Returns the grammar of an answer, compiled by now; "" if its text is free. May be slow."""
+def behind_thoughts(grammar: str, thoughts: Thoughts | Channels | None, is_final: bool, special: dict[str, int]) -> str:
+    """Returns the grammar of an answer that may begin with thoughts, of any text."""
+    if thoughts is None:
+        return grammar
+    if isinstance(thoughts, Channels):
+        first = spelled("<|channel|>analysis<|message|>", special)
+        last = spelled("<|end|><|start|>assistant", special)
+        thought = f"({first} TEXT {last})? {spelled(FINAL_HEADER, special) * is_final}"
+        rules = ""
+    else:
+        first = "" if thoughts.is_begun else spelled(thoughts.begin, special)
+        is_token = thoughts.end in special
+        thought = f"({first} thought /[ \\n]{{0,4}}/)" + "?" * (not thoughts.is_begun)
+        rules = f"thought: TEXT {spelled(thoughts.end, special)}\n" if is_token else ""
+        rules = rules or f"thought[lazy]: TEXT {json.dumps(thoughts.end)}\n"
+    return f"start: {thought} answer\nanswer: %lark {{\n{grammar}\n}}\n{rules}{TEXT}"
+
+
+def grammar_of(
+    request: Completion | Chat,
+    prompt: list[int],
+    template: ChatTemplate | None,
+    tokenizer: AnyTokenizer,
+    form: Format | None,
+    grammars: Grammars,
+) -> str:
+    """Returns the grammar of an answer to a prompt, compiled by now; "" if its text is free. May be slow."""
     field = "response_format" if request.response_format.type != "text" else "structured_outputs"
+    is_chat = isinstance(request, Chat)
+    special = {text: token for token, text in tokenizer.special.items() if text in MARKS}
     try:
-        calls = form_of_calls(request, template) if isinstance(request, Chat) else None
         text = form_of(request)
-        if calls and text:
-            raise InputError(f"cannot be combined with {calls[0]}: leave one out")
-        field, grammar = calls or text or ("", "")
+        if is_chat:
+            field = "tools"
+            constraint = form_of_calls(request, form, special, text)
+        else:
+            constraint = text
+        field, grammar = constraint or ("", "")
         if grammar and (request.min_tokens or request.ignore_eos):
             raise InputError("decides where the text ends: leave out min_tokens and ignore_eos")
+        if grammar and is_chat:
+            thoughts = find_thoughts("".join(template.texts.values()), tokenizer, prompt)
+            # any text with calls in it has room for thoughts
+            if field != "tools" or isinstance(thoughts, Channels):
+                grammar = behind_thoughts(grammar, thoughts, constraint is text, special)
         if grammar:
             grammars.matcher(grammar)
     except InputError as error:
@@ -140,7 +275,7 @@ def grammar_of(request: Completion | Chat, template: ChatTemplate | None, gramma
     return grammar
 
 
-@splice("Server.routes")
+@splice("Server.routes", after="parsed_answers")
 def _(self):
     self.grammars = Grammars(self.tokenizer, self.engine.engine.ends, self.config.vocab_size)
     self.engine.engine.grammars = self.grammars
@@ -148,7 +283,8 @@ def _(self):
 
 @splice("Server.prompts")
 def _(self, request, prompts):
-    if request.limit != 0 and (grammar := grammar_of(request, self.template, self.grammars)):
+    known = self.template, self.tokenizer, self.form, self.grammars
+    if request.limit != 0 and (grammar := grammar_of(request, prompts[0][0], *known)):
         prompts = [(prompt, dataclasses.replace(sampling, grammar=grammar)) for prompt, sampling in prompts]
 
 

@@ -11,7 +11,7 @@ import pytest
 from flax import nnx
 from safetensors.numpy import load_file
 
-from generator.language import requires
+from generator.language import point, requires
 from generator.language.roles import (
     PACKAGE,
     PRESETS,
@@ -39,6 +39,7 @@ def checkpoint(*arguments: object):
 @pytest.mark.parametrize("targets", ["all", "query,down"])
 def test_logits_with_adapters_equal_those_of_peft(targets, tmp_path):
     config = dataclasses.replace(SMALL, width=PRESETS["tiny"].width)  # GPT-2's heads fill the width
+    point("test_adapter_file.targets", config, targets)
     config = dataclasses.replace(config, lora_targets=targets, lora_rank=3, lora_alpha=5.0)
     plain = jax.jit(lambda: Decoder(config, nnx.Rngs(0)))()  # its adapters add nothing
     save_hf(config, plain, tmp_path / "base")
@@ -72,7 +73,9 @@ def test_a_run_goes_on_from_an_adapter_of_peft(tmp_path):
     base = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "base", dtype="float32")
     torch.manual_seed(0)
     settings = dict(r=3, lora_alpha=5, use_rslora=True, init_lora_weights=False)  # at random
-    model = peft.get_peft_model(base, peft.LoraConfig("CAUSAL_LM", target_modules="all-linear", **settings))
+    modules = "all-linear"
+    point("test_adapter_file.modules", config, modules)
+    model = peft.get_peft_model(base, peft.LoraConfig("CAUSAL_LM", target_modules=modules, **settings))
     model.save_pretrained(tmp_path / "adapter")
     process = checkpoint("import", tmp_path / "base", tmp_path / "run", "--adapter", tmp_path / "adapter")
     assert process.returncode == 0, process.stderr

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from generator.language import point
 from generator.language.roles import InputError, check_logits_and_gradients, load_hf, save_hf
 
 torch = pytest.importorskip("torch", reason="parity needs torch and transformers: pip install '.[test]'")
@@ -58,6 +59,7 @@ fp32_cases = pytest.mark.parametrize("llama", list(CASES.values())[:-1], ids=lis
 
 @fp32_cases
 def test_logits_and_gradients_equal_transformers(llama, tmp_path):
+    point("test_llama.logits")
     llama.save_pretrained(tmp_path / "theirs")
     config, model = load_hf(tmp_path / "theirs")
     tokens = np.random.default_rng(0).integers(0, config.vocab_size, (2, 17))
@@ -66,6 +68,7 @@ def test_logits_and_gradients_equal_transformers(llama, tmp_path):
 
 @every_case
 def test_what_transformers_wrote_comes_back(llama, tmp_path):
+    point("test_llama.written")
     llama.save_pretrained(tmp_path / "theirs")
     config, model = load_hf(tmp_path / "theirs")
     dtype = str(llama.dtype).removeprefix("torch.")

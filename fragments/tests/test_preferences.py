@@ -1,4 +1,4 @@
-"""Pairs of answers: as tokens, in batches, in losses against plain sums; what is refused."""
+"""Pairs of answers, and completions with a label: tokens, batches, losses against plain sums; what is refused."""
 
 import dataclasses
 import itertools
@@ -17,10 +17,12 @@ from generator.language.roles import (
     PREFERENCES,
     PRESETS,
     WARNED_CHATS,
+    WITH_REFERENCE,
     Batches,
     Chats,
     InputError,
     assert_same,
+    kto_loss,
     load_tokenizer,
     log_odds,
     make_mesh,
@@ -81,6 +83,11 @@ REFUSED = [
     ),
     (dict(chosen=answer("x"), rejected=[3], prompt=say("a")), r"rejected: completion\[0\] must be an object"),
     (dict(chosen=3, rejected={}, prompt=say("a")), "chosen and rejected must both be texts, or both lists"),
+    (dict(prompt="a", completion="b", label=None), "label must be true or false, and is null"),
+    (dict(prompt="a", completion="b", label=1), "label must be true or false, and is 1"),
+    (dict(prompt="a", completion="b", label="true"), 'label must be true or false, and is "true"'),
+    (dict(prompt="a", completion="", label=True), "this row: completion says nothing"),
+    (dict(prompt=say("a"), completion=say("b"), label=True), "this row must end with a message of the assistant"),
 ]
 
 
@@ -90,6 +97,9 @@ def test_what_is_no_pair_is_named(row, problem, tmp_path):
     data = write_rows(tmp_path / "pairs.jsonl", [row])
     with pytest.raises(InputError, match=rf"pairs\.jsonl:1: {problem}.*: fix it, or leave it out"):
         Chats(load_tokenizer(path), path, "assistant")(open_documents(data)[0][0])
+
+
+LABELED = [dict(prompt=say(f"{i}?"), completion=answer(f"yes {i} " * (i + 1)), label=i != 1) for i in range(3)]
 
 
 def write_rows(path, rows) -> str:
@@ -145,6 +155,60 @@ def test_pairs_stay_together_in_batches(config, tmp_path, capsys):
         assert_same(next(plain), next(prepared))
 
 
+def test_a_label_has_the_completions_of_two_rows(config, tmp_path):
+    """Its own, and that of the row before, after its prompt; texts as well as messages."""
+    texts = [dict(prompt=f"{i}?", completion="yes " * (i + 1), label=i != 1) for i in range(3)]
+    chats = Chats(load_tokenizer(config.tokenizer), config.tokenizer, "assistant")
+    for name, rows in {"messages": LABELED, "texts": texts}.items():
+        data = write_rows(tmp_path / f"{name}.jsonl", rows)
+        for document, row in zip(open_documents(data)[0], rows, strict=True):
+            wanted = encode(chats, prompt=row["prompt"], completion=row["completion"])
+            found = chats(document)
+            assert {*found["answer"]} == {3 if row["label"] else 4} and np.isnan(found["reference"]).all()
+            assert found["token"].tolist() == wanted["token"].tolist() and found["weight"].any()
+            assert found["weight"].tolist() == wanted["weight"].tolist()
+        ended = run_prepare(data, tmp_path / name, "--tokenizer", config.tokenizer, "--workers=1")
+        assert ended.returncode == 0 and "3 documents" in ended.stdout, ended.stderr
+        fields = dict(data=str(tmp_path / name), objective="reference", sequence_length=256)
+        row = next(read_sequences(dataclasses.replace(config, **fields), "train"))
+        seen = set()
+        for first in 1, 3, 5:
+            for segment in first, first + 1:
+                within = row["segment_ids"] == segment
+                assert len({*row["answers"][within].tolist()}) == 1
+                tokens = row["tokens"][within][0], *row["targets"][within]
+                seen.add((row["answers"][within][0], tokens, (0.0, *row["weights"][within])))
+        wanted = set()
+        for i, row in enumerate(rows):
+            for number, completion in (3 + (i == 1), row["completion"]), (5, rows[i - 1]["completion"]):
+                weighted = encode(chats, prompt=row["prompt"], completion=completion)
+                wanted.add((number, (*weighted["token"].tolist(),), (*weighted["weight"].tolist(),)))
+        assert seen == wanted
+
+
+UNLABELED = {
+    "has a chosen and a rejected answer, or a label, or neither, unlike the first row, which has a label": dict(
+        prompt=say("a"), completion=answer("b")
+    ),
+    "label must be true or false, and is null": dict(prompt=say("a"), completion=answer("b"), label=None),
+    'label must be true or false, and is "no"': dict(prompt=say("a"), completion=answer("b"), label="no"),
+}
+
+
+@pytest.mark.parametrize("problem", UNLABELED)
+def test_a_row_without_a_label_is_named(problem, config, tmp_path):
+    data = write_rows(tmp_path / "labels.jsonl", [*LABELED[:2], UNLABELED[problem]])
+    options = "--tokenizer", config.tokenizer, "--workers=1"
+    refused = refused_prepare(data, tmp_path / "out", *options)
+    assert "labels.jsonl:3: " in refused and problem in refused
+    odd = write_rows(tmp_path / "odd.jsonl", [*LABELED[:1], dict(prompt="a", completion="b", label=True)])
+    refused = refused_prepare(odd, tmp_path / "odd", *options)
+    assert "odd.jsonl:1: the completion of " in refused and "odd.jsonl:2: completion must be a list" in refused
+    alone = write_rows(tmp_path / "alone.jsonl", LABELED[:1])
+    refused = refused_prepare(alone, tmp_path / "alone", *options)
+    assert "alone.jsonl:1: is the only row of its files: give more in one file" in refused
+
+
 def test_objectives_and_data_must_fit(config, tmp_path):
     with pytest.raises(
         InputError, match=r"holds pairs, not for next_token: give other data, or train with --objective"
@@ -158,15 +222,24 @@ def test_objectives_and_data_must_fit(config, tmp_path):
     with pytest.raises(InputError, match="--objective ppo: must be one of next_token, dpo"):
         train(dataclasses.replace(config, objective="ppo"))
     mixed = write_rows(tmp_path / "mixed.jsonl", [{"prompt": "a", "chosen": "b", "rejected": "c"}, {"text": "d"}])
-    assert "pairs and other documents are in one source" in refused_prepare(
+    assert "'d': has a chosen and a rejected answer, or a label, or neither, unlike the first row" in refused_prepare(
         mixed, tmp_path / "mixed", "--tokenizer", config.tokenizer, "--workers=1"
     )
+    labeled = write_rows(tmp_path / "labeled.jsonl", LABELED)
+    with pytest.raises(InputError, match=r"holds completions with a label, not for dpo: .* or train with .* kto$"):
+        make_batches(dataclasses.replace(config, data=labeled, objective="dpo"))
+    with pytest.raises(InputError, match="holds completions with a label, not for next_token"):
+        make_batches(dataclasses.replace(config, data=labeled, objective="next_token"))
+    with pytest.raises(InputError, match="holds pairs, not for kto"):
+        make_batches(dataclasses.replace(config, objective="kto"))
+    with pytest.raises(InputError, match="has no log-likelihoods of a reference, which --objective kto compares with"):
+        make_batches(dataclasses.replace(config, data=labeled, objective="kto"))
 
 
 @pytest.mark.parametrize("objective", PREFERENCES)
 def test_losses_are_sums_over_pairs(objective):
     """Of two rows, with two pairs and one; padding and weights of 0 count nothing, at a likelihood of 1 neither."""
-    config = dataclasses.replace(PRESETS["tiny"], objective=objective, preference_beta=0.3)
+    config = dataclasses.replace(PRESETS["tiny"], objective=objective, preference_beta=0.3, preference_margin=0.7)
     ids = np.array([[1, 1, 2, 2, 2, 3, 4, 4, 0], [1, 1, 1, 1, 2, 2, 0, 0, 0]], np.int32)
     weights = np.array([[0, 1, 0, 1, 1, 1, 0, 1, 0], [0, 1, 0.5, 1, 1, 1, 0, 0, 0]], np.float32)
     rng = np.random.default_rng(0)
@@ -175,7 +248,7 @@ def test_losses_are_sums_over_pairs(objective):
     batch = {"segment_ids": ids, "weights": weights, "reference": reference}
     gradient = jax.value_and_grad(lambda x: preference_loss(x, batch, config)[0])(jnp.array(given))[1]
     assert np.isfinite(gradient).all() and not gradient[weights == 0].any()
-    scores = (given - reference * (objective != "orpo")) * weights
+    scores = (given - reference * (objective in WITH_REFERENCE)) * weights
     losses, margins = [], []
     for row, first in (0, 1), (0, 3), (1, 1):
         chosen, rejected = (scores[row][ids[row] == i].sum() for i in (first, first + 1))
@@ -188,14 +261,48 @@ def test_losses_are_sums_over_pairs(objective):
             {
                 "ipo": (margins[-1] - 1 / 0.6) ** 2,
                 "orpo": -chosen + 0.3 * math.log(1 + math.exp(odds[1] - odds[0])),
-            }.get(objective, math.log(1 + math.exp(-0.3 * margins[-1])))
+            }.get(objective, math.log(1 + math.exp((objective == "simpo") * 0.7 - 0.3 * margins[-1])))
         )
     loss, pairs, sums = preference_loss(jnp.array(given), batch, config)
     np.testing.assert_allclose([loss, pairs], [sum(losses), 3], rtol=1e-5)
     np.testing.assert_allclose(sums["margin"], 0.3 * sum(margins), rtol=1e-5)
     assert sums["accuracy"] == sum(margin > 0 for margin in margins)
-    if objective != "orpo":  # a policy that is the reference is as good, whatever rounding says
+    if objective in WITH_REFERENCE:  # a policy that is the reference is as good, whatever rounding says
         for noise in rng.normal(scale=1e-6, size=(20, *ids.shape)):
             _, _, sums = preference_loss(jnp.array(reference * (1 + noise), jnp.float32), batch, config)
             assert sums["accuracy"] == 0 and sums["margin"] != 0
     assert np.isfinite(jax.grad(log_odds)(0.0))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_kto_is_a_sum_over_rows(sign):
+    """Of two rows of a batch with two rows of data and one; the KL is that of the batch, or 0, and has no gradient."""
+    fields = dict(objective="kto", preference_beta=0.3, desirable_weight=0.8, undesirable_weight=1.7)
+    config = dataclasses.replace(PRESETS["tiny"], **fields)
+    ids = np.array([[1, 1, 2, 2, 2, 3, 4, 4, 0], [1, 1, 1, 1, 2, 2, 0, 0, 0]], np.int32)
+    answers = np.array([[3, 3, 5, 5, 5, 4, 5, 5, 0], [4, 4, 4, 4, 5, 5, 0, 0, 0]], np.int32)
+    weights = np.array([[0, 1, 0, 1, 1, 1, 0, 1, 0], [0, 1, 0.5, 1, 1, 1, 0, 0, 0]], np.float32)
+    rng = np.random.default_rng(0)
+    reference = -rng.exponential(size=ids.shape).astype(np.float32)
+    given = reference + sign * rng.exponential(size=ids.shape).astype(np.float32)
+    batch = {"segment_ids": ids, "weights": weights, "reference": reference, "answers": answers}
+    scores = (given - reference) * weights
+    kl = max(0, sign * abs(scores[answers == 5].sum()) / 3)
+    margins, losses = [], []
+    slopes = np.zeros_like(weights)
+    for row, first, is_desirable in (0, 1, True), (0, 3, False), (1, 1, False):
+        direction = 0.3 if is_desirable else -0.3
+        margins.append(direction * (scores[row][ids[row] == first].sum() - kl))
+        value = 1 / (1 + math.exp(-margins[-1]))
+        losses.append((0.8 if is_desirable else 1.7) * (1 - value))
+        slopes[row][ids[row] == first] = -(0.8 if is_desirable else 1.7) * value * (1 - value) * direction
+    (loss, (rows, sums)), gradient = jax.value_and_grad(
+        lambda x: (lambda total, *more: (total, more))(*kto_loss(x, batch, config)), has_aux=True
+    )(jnp.array(given))
+    told = sums["margin"], sums["kl"], sums["accuracy"]
+    expected = sum(losses), 3, sum(margins), 3 * kl, sum(margin > 0 for margin in margins)
+    np.testing.assert_allclose([loss, rows, *told], expected, rtol=1e-5)
+    np.testing.assert_allclose(gradient, slopes * weights, rtol=1e-5, atol=1e-7)
+    for noise in rng.normal(scale=1e-6, size=(20, *ids.shape)):  # a policy that is the reference
+        _, _, sums = kto_loss(jnp.array(reference * (1 + noise), jnp.float32), batch, config)
+        assert sums["accuracy"] == 0 and sums["margin"] != 0

@@ -59,8 +59,8 @@ def test_the_model_samples_before_rewards_are_known(config, tmp_path, monkeypatc
     known = threading.Event()
     sample, rewarded = Rollouts.sample, Rollouts.rewarded
 
-    def counted(self):
-        found = sample(self)
+    def counted(self, *x):
+        found = sample(self, *x)
         sampled.append(found[0])
         if len(sampled) == 3:
             known.set()

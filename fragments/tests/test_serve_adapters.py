@@ -21,14 +21,14 @@ from generator.language.roles import (
     EngineSettings,
     InputError,
     SamplingParams,
-    adapter_layouts,
     ask,
     complete,
     drafting,
-    empty_adapters,
     hf_layer_tensors,
+    linear_maps,
     load_adapters,
     load_hf,
+    peft_modules,
     read_adapter,
     save_hf,
     save_served,
@@ -73,7 +73,7 @@ def folder(tmp_path_factory):
     """The base, two adapters, of which one has a part of the modules, and the base with each merged into it."""
     folder = tmp_path_factory.mktemp("adapters")
     save_hf(BASE, base(), folder / "base")
-    modules = [module for _, _, module, _ in adapter_layouts(empty_adapters(BASE, 1), BASE)]
+    modules = [name for name in peft_modules(linear_maps(BASE), BASE) if ".experts." not in name]
     weights = load_file(folder / "base/model.safetensors")
     for name, added in {
         "one": save_adapter(folder / "one", 3, modules),

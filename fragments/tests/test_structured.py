@@ -6,23 +6,34 @@ import re
 import numpy as np
 import pytest
 from etils import epath
+from tokenizers import decoders, models, pre_tokenizers
 
 from generator.language import requires
 from generator.language.roles import (
+    CALL_FORMATS,
     CHECKPOINTS,
     LONGEST_GRAMMAR,
+    MARKS,
     WIDE,
     ByteTokenizer,
+    Channels,
+    Chat,
     Engine,
     EngineSettings,
     FileTokenizer,
     Grammars,
+    InputError,
+    MarkedText,
     RequestError,
     SamplingParams,
+    Thoughts,
+    ToolCalls,
     ask,
+    byte_level,
     complete,
     drafting,
     module,
+    save,
     save_as_transformers_does,
     save_served,
     served,
@@ -86,6 +97,18 @@ def test_texts_have_their_form_beside_free_ones(sizes):
         assert request.tokens == expected.tokens
 
 
+def sampled(grammars: Grammars, tokenizer: FileTokenizer, grammar: str, draw: np.random.Generator) -> list[int]:
+    """Returns tokens at random, of those that are allowed, without eos."""
+    matcher = grammars.matcher(grammar)
+    tokens: list[int] = []
+    while tokens[-1:] != [tokenizer.eos]:
+        allowed = np.full((1, -(-tokenizer.vocab_size // 32)), 0, np.int32)
+        grammars.fill(allowed, [(0, matcher, [])])
+        tokens.append(int(draw.choice(np.flatnonzero(np.unpackbits(allowed.view(np.uint8), bitorder="little")))))
+        assert matcher.consume_token(tokens[-1]), matcher.get_error()
+    return tokens[:-1]
+
+
 @pytest.mark.parametrize("kind", CHECKPOINTS)
 def test_any_tokenizer_spells_the_form(kind, tmp_path):
     """Where a space is put before a text, or a token's bytes are apart: tokens at random, of those that are allowed."""
@@ -94,14 +117,120 @@ def test_any_tokenizer_spells_the_form(kind, tmp_path):
     grammars = Grammars(tokenizer, {tokenizer.eos}, tokenizer.vocab_size)
     draw = np.random.default_rng(0)
     for grammar, check in forms().items():
-        matcher = grammars.matcher(grammar)
-        tokens = []
-        while tokens[-1:] != [tokenizer.eos]:
-            allowed = np.full((1, -(-tokenizer.vocab_size // 32)), 0, np.int32)
-            grammars.fill(allowed, [(0, matcher, [])])
-            tokens.append(int(draw.choice(np.flatnonzero(np.unpackbits(allowed.view(np.uint8), bitorder="little")))))
-            assert matcher.consume_token(tokens[-1]), matcher.get_error()
-        check(b"".join(token_bytes(tokenizer, token) for token in tokens[:-1]).decode())
+        tokens = sampled(grammars, tokenizer, grammar, draw)
+        check(b"".join(token_bytes(tokenizer, token) for token in tokens).decode())
+
+
+@pytest.fixture(scope="module")
+def marking(tmp_path_factory) -> FileTokenizer:
+    """A tokenizer with all marks of calls and thoughts as special tokens."""
+    return save(
+        tmp_path_factory.mktemp("marks"),
+        models.BPE(byte_level("<s>", "</s>", *sorted(MARKS)), []),
+        decoders.ByteLevel(),
+        ["<s>", "</s>", *sorted(MARKS)],
+        pre_tokenizer=pre_tokenizers.ByteLevel(add_prefix_space=False),
+    )
+
+
+@pytest.mark.parametrize("form", CALL_FORMATS, ids=lambda form: form.name)
+def test_calls_that_must_be_made_are_found_in_their_form(marking, form):
+    """What the grammar of each format allows is what its reader reads: nothing but calls, which follow the schema."""
+    answer_forms = module("answer_forms")
+    special = {text: token for token, text in marking.special.items() if text in MARKS}
+    functions = [{"name": name, "parameters": SCHEMA} for name in ("look", "wait")]
+    grammars = Grammars(marking, {marking.eos}, marking.vocab_size)
+    draw = np.random.default_rng(0)
+    for most in (1, min(form.most, 3)):
+        grammar = answer_forms.calls_required(functions, most, form, special)
+        for _ in range(3):
+            text = MarkedText(marking, [])
+            whole = "".join(text.add(token) for token in sampled(grammars, marking, grammar, draw)) + text.end()
+            calls = ToolCalls()
+            calls.form = form
+            calls.functions = {function["name"]: SCHEMA for function in functions}
+            if form.name == "openai":
+                _, whole = Channels().add(whole, True)
+            outside, found = calls.add(whole, True)
+            assert not outside.strip() and 1 <= len(found) <= most, whole
+            for call in found:
+                check_json(call["arguments"])
+
+
+def follows(grammars: Grammars, grammar: str, tokens: list[int]) -> bool:
+    matcher = grammars.matcher(grammar)
+    return all(matcher.consume_token(token) for token in tokens) and matcher.is_accepting()
+
+
+@pytest.mark.parametrize("form", CALL_FORMATS, ids=lambda form: form.name)
+def test_calls_of_strict_functions_follow_their_schemas_in_a_text(marking, form):
+    answer_forms = module("answer_forms")
+    special = {text: token for token, text in marking.special.items() if text in MARKS}
+    parameters = {"properties": {"c": {"enum": ["red", "blue"]}}, "required": ["c"], "additionalProperties": False}
+    grammar = answer_forms.calls_allowed([{"name": "f", "parameters": parameters, "strict": True}], form, special)
+    grammars = Grammars(marking, {marking.eos}, marking.vocab_size)
+    before, after = form.argument
+    for colour, is_right in (("red", True), ("green", False)):
+        arguments = before % "c" + colour + after if before else json.dumps({"c": colour})
+        text = form.around[0] + form.call[0] % "f" + arguments + form.call[1] + form.around[1]
+        text = text if form.name in ("llama3_json", "openai") else f"I look. {text}"
+        assert follows(grammars, grammar, marking.parsing.encode(text).ids) is is_right
+    free = "<|channel|>final<|message|>I look." if form.name == "openai" else "I look."
+    assert follows(grammars, grammar, marking.parsing.encode(free).ids)
+
+
+@pytest.mark.parametrize("form", CALL_FORMATS, ids=lambda form: form.name)
+def test_a_form_of_the_text_leaves_calls_possible(marking, form):
+    """In place of it: strict functions get arguments of their schema, others any. Where calls must be, no text is."""
+    answer_forms = module("answer_forms")
+    special = {text: token for token, text in marking.special.items() if text in MARKS}
+    parameters = {"properties": {"c": {"enum": ["red", "blue"]}}, "required": ["c"], "additionalProperties": False}
+    functions = [{"name": name, "parameters": parameters, "strict": name == "f"} for name in ("f", "g")]
+    chat = Chat(messages=[], tools=[{"type": "function", "function": function} for function in functions])
+    grammars = Grammars(marking, {marking.eos}, marking.vocab_size)
+    before, after = form.argument
+
+    def call(name, key, value):
+        arguments = before % key + value + after if before else json.dumps({key: value})
+        return form.around[0] + form.call[0] % name + arguments + form.call[1] + form.around[1]
+
+    header = "<|channel|>final<|message|>" if form.name == "openai" else ""
+    right = [call("f", "c", "red"), header + "yes", call("g", "other", "a b\nc")]
+    for choice, wanted in ("auto", [True, True, True]), ("required", [True, False, False]), ("none", [False, True]):
+        chat.tool_choice = choice
+        _, grammar = answer_forms.form_of_calls(chat, form, special, ("response_format", 'start: "yes"'))
+        if choice == "none":
+            grammar = answer_forms.behind_thoughts(grammar, Channels() if header else None, True, special)
+            right = right[:2]
+        assert [follows(grammars, grammar, marking.parsing.encode(text).ids) for text in right] == wanted
+        for wrong in call("f", "c", "green"), header + "no":
+            assert not follows(grammars, grammar, marking.parsing.encode(wrong).ids)
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_a_form_begins_after_thoughts(marking, is_begun):
+    answer_forms = module("answer_forms")
+    grammars = Grammars(marking, {marking.eos}, marking.vocab_size)
+    for special in ({}, {text: token for token, text in marking.special.items() if text in MARKS}):
+        thoughts = Thoughts("<think>", "</think>", is_begun)
+        grammar = answer_forms.behind_thoughts('start: "red" | "blue"', thoughts, True, special)
+        encode = (lambda text: marking.parsing.encode(text).ids) if special else marking.encode
+        begin = "" if is_begun else "<think>"
+        assert follows(grammars, grammar, encode(f"{begin}is it green?</think>\n\nred"))
+        assert not follows(grammars, grammar, encode(f"{begin}is it green?</think>green"))
+        assert follows(grammars, grammar, encode("blue")) is not is_begun
+    grammar = answer_forms.behind_thoughts('start: "red" | "blue"', Channels(), True, special)
+    final = "<|channel|>final<|message|>red"
+    assert follows(grammars, grammar, encode(final))
+    assert follows(grammars, grammar, encode(f"<|channel|>analysis<|message|>hm<|end|><|start|>assistant{final}"))
+
+
+def test_schemas_that_tagged_arguments_cannot_be_held_to_are_refused():
+    answer_forms = module("answer_forms")
+    form = next(form for form in CALL_FORMATS if form.name == "glm45")
+    for parameters in {"properties": {"a": {"type": "string", "pattern": "b"}}}, {"anyOf": []}, {"required": ["a"]}:
+        with pytest.raises(InputError, match="cannot be held to"):
+            answer_forms.calls_required([{"name": "f", "parameters": parameters}], 1, form, {})
 
 
 @pytest.mark.parametrize("sizes", [{}, drafting(3)], ids=["plain", "drafts"])
@@ -183,12 +312,36 @@ def test_tools_are_called_where_they_must_be(port, choice):
         assert names <= {"look", "wait"} if choice == "required" else names == {"wait"}
         for call in message["tool_calls"]:
             jsonschema.validate(json.loads(call["function"]["arguments"]), ARGUMENTS)
+        one = ask(port, "/v1/chat/completions", fields | {"parallel_tool_calls": False, "logprobs": True})[2]
+        (single,) = one["choices"]
+        assert len(single["message"]["tool_calls"]) == 1 and single["finish_reason"] == "tool_calls"
+        assert len(single["logprobs"]["content"]) > 10
         streamed = [
             call["function"]
             for event in stream(port, "/v1/chat/completions", **fields)
             for call in event["choices"][0]["delta"].get("tool_calls", ())
         ]
         assert streamed == [call["function"] for call in message["tool_calls"]]
+
+
+@pytest.mark.parametrize(("choice", "bias"), [("auto", -100), ("auto", 100), ("required", 0)])
+def test_an_answer_of_a_form_may_be_a_call(port, choice, bias):
+    """As agents with tools and a form of their last answer ask for it; here the bias of `<` decides."""
+    less = sorted(pre_tokenizers.ByteLevel.alphabet()).index("<")
+    tools = [tool | {"function": tool["function"] | {"strict": True}} for tool in TOOLS]
+    fields = (
+        CHAT | ASKED["schema"] | {"tools": tools, "tool_choice": choice, "logit_bias": {str(less): bias}, "seed": 1}
+    )
+    status, _, answer = ask(port, "/v1/chat/completions", fields | {"parallel_tool_calls": False})
+    assert status == 200, answer
+    (made,) = answer["choices"]
+    if bias < 0:
+        check_json(made["message"]["content"])
+        assert made["finish_reason"] == "stop" and "tool_calls" not in made["message"]
+    else:
+        (call,) = made["message"]["tool_calls"]
+        jsonschema.validate(json.loads(call["function"]["arguments"]), ARGUMENTS)
+        assert made["finish_reason"] == "tool_calls" and made["message"]["content"] is None
 
 
 @pytest.mark.parametrize(
@@ -205,9 +358,40 @@ def test_tools_are_called_where_they_must_be(port, choice):
         ("structured_outputs", {"structured_outputs": {"grammar": ""}}),
         ("tool_choice", {"tool_choice": "required"}),
         ("tool_choice", {"tool_choice": {"type": "function", "function": {"name": "x"}}, "tools": TOOLS}),
-        ("response_format", {"response_format": {"type": "json_object"}, "tool_choice": "required", "tools": TOOLS}),
+        ("response_format", {"response_format": {"type": "json_object"}, "structured_outputs": {"regex": "x"}}),
     ],
 )
 def test_forms_that_cannot_be_had_are_refused(port, param, fields):
     status, _, answer = ask(port, "/v1/chat/completions", CHAT | fields)
     assert status == 400 and answer["error"]["param"] == param, answer
+
+
+@pytest.fixture(scope="module")
+def thinking_port(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("thinking") / "hf"
+    save_served(folder)
+    template = "{% if think %}<think>{% elif not think is defined %}</think>{% endif %}"
+    (folder / "chat_template.jinja").write_text("{{ messages[0].content }}" + template)
+    with served(folder, "--max-sequences", "4", "--model", "small", "--tool-call-parser", "glm45") as (_, port, _):
+        yield port
+
+
+def test_a_form_and_calls_of_another_family_follow_thoughts(thinking_port):
+    """The model may think unless the prompt ends thoughts, and must where it begins them."""
+    path = "/v1/chat/completions"
+    h = sorted(pre_tokenizers.ByteLevel.alphabet()).index("h")  # without which <think> cannot be written
+    free = CHAT | {"chat_template_kwargs": {"think": False}, "logit_bias": {str(h): -100}, "seed": 1}
+    for fields in CHAT | {"seed": 1}, free:
+        message = ask(thinking_port, path, fields | ASKED["schema"])[2]["choices"][0]["message"]
+        check_json(message["content"])
+        (choice,) = ask(thinking_port, path, fields | {"tools": TOOLS, "tool_choice": WAIT})[2]["choices"]
+        (call,) = choice["message"]["tool_calls"]
+        assert choice["message"]["content"] is None and choice["finish_reason"] == "tool_calls"
+        jsonschema.validate(json.loads(call["function"]["arguments"]), ARGUMENTS)
+    thinking = CHAT | ASKED["schema"] | {"chat_template_kwargs": {"think": True}, "max_tokens": 9, "seed": 1}
+    (choice,) = ask(thinking_port, path, thinking)[2]["choices"]
+    assert choice["finish_reason"] == "length" and choice["message"]["content"] == ""
+    assert choice["message"]["reasoning_content"]
+    events = [event["choices"][0]["delta"] for event in stream(thinking_port, path, **thinking)]
+    told = "".join(delta.get("reasoning_content", "") for delta in events)
+    assert told == choice["message"]["reasoning_content"]

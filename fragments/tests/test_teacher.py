@@ -54,7 +54,7 @@ def test_advantages_are_those_of_the_teacher(tmp_path, monkeypatch):
         (held_out,) = found.held_out()
         sums = found.evaluate(found.policy(), held_out)
     apart = []
-    for request in found.generate(found.held_out_prompts, [*range(4)]):
+    for request in found.generate(found.held_out_prompts, [*range(4)], found.policy()):
         places = np.arange(len(request.prompt) - 1, len(request.sequence) - 1), request.tokens
         apart += (student(request.sequence)[places] - teacher(request.sequence)[places]).tolist()
     np.testing.assert_allclose(sums["objective"]["reverse_kl"], np.sum(apart), rtol=1e-4)

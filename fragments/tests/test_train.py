@@ -56,6 +56,7 @@ def test_loss_is_that_of_torch(batch):
 
 def test_gradients_of_matrices_are_summed_in_fp32(batch):
     """Products are in bf16: a gradient rounded on the way would hold only bf16 numbers."""
+    point("test_train.precision")
     config = dataclasses.replace(SMALL, dtype="bfloat16")
     gradients = jax.jit(jax.grad(lambda model: loss(model, batch, config)[0]))(state_for(config).model)
     for name, gradient in named_arrays(gradients).items():

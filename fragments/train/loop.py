@@ -73,7 +73,8 @@ def train(config: Config) -> None:
     point("train.settings", config)
     if not config.checkpoint_dir and jax.process_count() > 1:
         raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
-    mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
+    with point("train.mesh", config):
+        mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor)
     batches = abstract_batch(config, mesh)
     point("train.ready", config, mesh)
     with point("train.data", config, batches):
@@ -96,6 +97,7 @@ def train(config: Config) -> None:
             compiled_eval_step = jax.jit(functools.partial(eval_step, config=config))
         with point("train.monitor", directory, config, step):
             monitor = stack.enter_context(contextlib.closing(Monitor(directory, config, step)))
+        point("train.monitored", stack, monitor)
         stack.callback(checkpoints.close)  # closes first, as the last checkpoint matters more than metrics
         point("train.compiled", stack, directory, step, config, state, data, monitor, checkpoints, mesh)
         pending = None  # the last step and its metrics, which the device is still working on

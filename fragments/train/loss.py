@@ -35,8 +35,10 @@ def score_share(
 
     def score_chunk(x, targets):
         logits = embedding.logits(x, kernel)  # [B, T, V]
-        # compared rather than indexed: a target may be in another device's share
-        target_logits = jnp.sum(jnp.where(targets[..., None] == token_ids, logits, 0), axis=-1)
+        point("score_share.logits", logits, config=config)
+        with point("score_share.targets", logits, targets, token_ids):
+            # compared rather than indexed: a target may be in another device's share
+            target_logits = jnp.sum(jnp.where(targets[..., None] == token_ids, logits, 0), axis=-1)
         return jax.nn.logsumexp(logits, axis=-1), target_logits
 
     (B, T, D), V = x.shape, len(token_ids)
@@ -47,9 +49,12 @@ def score_share(
     chunk_size = -(B * T // -chunks)
     padding = (0, chunks * chunk_size - B * T)
     x = jnp.pad(x.reshape(-1, D), (padding, (0, 0))).reshape(chunks, 1, chunk_size, D)
-    targets = jnp.pad(targets.ravel(), padding).reshape(chunks, 1, chunk_size)
+    with point("score_share.chunks", targets, padding, chunks, chunk_size, B, T, D, V):
+        targets = jnp.pad(targets.ravel(), padding).reshape(chunks, 1, chunk_size)
     scores = jax.lax.map(lambda chunk: jax.checkpoint(score_chunk)(*chunk), (x, targets))
-    return jax.tree.map(lambda y: y.ravel()[: B * T].reshape(1, B, T), scores)
+    with point("score_share.joined", scores, B, T, D, V):
+        joined = jax.tree.map(lambda y: y.ravel()[: B * T].reshape(1, B, T), scores)
+    return joined
 
 
 def score(embedding: Embedding, x: Array, targets: Array, config: Config) -> tuple[Array, Array]:
@@ -74,7 +79,9 @@ def score(embedding: Embedding, x: Array, targets: Array, config: Config) -> tup
         score_on_devices = jax.shard_map(gather_and_score, in_specs=specs, out_specs=PartitionSpec(*vocab, *rows))
         log_sums, target_logits = score_on_devices(kernel, token_ids, x, targets)
     log_normalizer = jax.nn.logsumexp(log_sums, axis=0)
-    return target_logits.sum(axis=0) - log_normalizer, log_normalizer
+    with point("score.result", target_logits, log_normalizer):
+        result = target_logits.sum(axis=0) - log_normalizer, log_normalizer
+    return result
 
 
 @provide("score_share")
@@ -87,7 +94,8 @@ def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array
     model = with_matrices_in(config.gradient_dtype, model)
     with point("loss.hidden", model, batch, config):
         x = model.hidden(batch["tokens"])  # [B, T, D]
-    log_likelihood, log_normalizer = score(model.embedding, x, batch["targets"], config)
+    with point("loss.scores", model, batch, x, config):
+        log_likelihood, log_normalizer = score(model.embedding, x, batch["targets"], config)
     with point("loss.objective", log_likelihood, batch=batch, config=config):
         cross_entropy = -jnp.sum(log_likelihood * batch["weights"])
     with point("loss.total", cross_entropy, log_normalizer, weights=batch["weights"], config=config):

@@ -51,7 +51,7 @@ class Monitor:
         self.seconds = collections.deque(maxlen=20)  # seconds per step, the last 20
         self.clock = time.perf_counter()  # when the last step came
         self.printed = -math.inf  # and the last line
-        point("Monitor.parameters", step, config)
+        point("Monitor.parameters", step, config, meaning)
 
     def log_metrics(self, step: int, metrics: dict[str, float]) -> None:
         """Writes metrics to metrics.jsonl. For others too: `if jax.process_index() == 0: wandb.log(metrics, step)`."""

@@ -73,6 +73,11 @@ def pages() -> Pages:
     return None
 
 
+@provide("hidden_and_mtp.mtp_block")
+def replay() -> Array:
+    return None
+
+
 @splice("loss.hidden")
 def _(model, batch, x, config):
     x = hidden_and_mtp(model, batch["tokens"], batch["targets"], batch["weights"], batch["positions"], config)

@@ -35,7 +35,8 @@ def grpo_loss(log_likelihood: Array, batch: dict[str, Array], config: TrainConfi
     ratio = jnp.exp(difference)
     gain = ratio * advantages
     clipped = jnp.minimum(gain, jnp.clip(ratio, 1 - config.clip_low, 1 + config.clip_high) * advantages)
-    sums = {"mismatch": jnp.sum(mismatch * weights), "clipped": jnp.sum((clipped < gain) * weights)}
+    each = {"mismatch": mismatch, "clipped": clipped < gain, "ratio": ratio, "squared_ratio": ratio**2}
+    sums = {name: jnp.sum(values * weights) for name, values in each.items()}
     loss = -jnp.sum(clipped * weights)
     if config.kl_coefficient:
         lead = jnp.where(weights > 0, batch["reference"] - log_likelihood, 0)
@@ -63,6 +64,13 @@ def _(dtypes, config):
         dtypes |= {"advantages": "float32", "sampled_logprobs": "float32"}
         if config.kl_coefficient:
             dtypes["reference"] = "float32"
+
+
+@splice("train_step.metrics", after="objectives")
+def _(metrics, config):
+    if config.objective == "grpo":  # (sum of ratios)^2 / (tokens x sum of their squares): 1 while all are the same
+        squared = jnp.maximum(metrics.pop("train/squared_ratio"), 1e-30)
+        metrics["train/effective_sample_share"] = metrics.pop("train/ratio") ** 2 / squared
 
 
 @splice("Monitor.text")

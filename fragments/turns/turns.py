@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from generator.language import proceed, requires, splice
+from generator.language import point, proceed, requires, splice
 from generator.language.roles import (
     END,
     OPEN,
@@ -116,6 +116,7 @@ class Environment:
         """Adds a turn of the assistant."""
         chat.tokens, chat.logprobs = chat.tokens + request.tokens, chat.logprobs + request.logprobs
         chat.finish = request.finish
+        point("Environment.add_turn", chat, request)
         text = self.tokenizer.decode(request.tokens[:-1] if chat.finish == "stop" else request.tokens)
         calls = find_calls(text)
         chat.messages.append({"role": "assistant", "content": text} | ({"tool_calls": calls} if calls else {}))

@@ -9,7 +9,7 @@ from .chat_rows import CHAT_MARK
 from .chats import PAIR, warn_of_chat
 from .config import Config
 from .errors import InputError
-from .preferences import PREFERENCES, WITH_REFERENCE
+from .preferences import PREFERENCES, WITH_LABELS, WITH_REFERENCE
 
 
 def is_cut(config: Config, size: int, source: str) -> bool:
@@ -38,6 +38,8 @@ def weighted_pieces(config: Config, tokens: np.ndarray, parts: list[slice], sour
             warn_of_chat("without a token that has a loss", source)
     # the weight of a target is that of the token that is predicted
     values = {"tokens": token[:-1], "targets": token[1:], "weights": weight[1:]}
+    if config.objective == "distill":
+        values |= {"top_tokens": tokens["top"][1:], "top_logprobs": tokens["logprob"][1:]}
     pieces = ({name: value[part] for name, value in values.items()} for part in parts)
     return [piece for piece in pieces if piece["weights"].any()]
 
@@ -50,10 +52,13 @@ def are_chats(documents: Sequence[str]) -> bool:
 def are_pairs(config: Config, tokens: np.ndarray, path: str) -> bool:
     """Returns whether a document is a pair. Raises InputError if --objective is not for what it is."""
     is_pair = tokens.dtype == PAIR
-    if is_pair != (config.objective in PREFERENCES):
-        problem = f"holds {'pairs' if is_pair else 'no pairs of chosen and rejected answers'}"
-        advice = f"train with --objective {' or '.join(PREFERENCES) if is_pair else 'next_token'}"
-        raise InputError(f"data {path}: {problem}, not for {config.objective}: give other data, or {advice}")
+    of_pairs = PREFERENCES
+    is_labeled = is_pair and tokens["answer"][0] > 2
+    fitting = ["kto"] if is_labeled else of_pairs if is_pair else ["next_token"]
+    if config.objective not in (*fitting, "reference") if is_pair else config.objective in (*of_pairs, "kto"):
+        kind = "completions with a label" if is_labeled else "pairs" if is_pair else "no pairs of answers, nor labels"
+        problem = f"holds {kind}, not for {config.objective}"
+        raise InputError(f"data {path}: {problem}: give other data, or train with --objective {' or '.join(fitting)}")
     if config.objective in WITH_REFERENCE and np.isnan(tokens["reference"]).any():
         command = f"python -m {__package__}.reference --checkpoint-dir DIR --data PREPARED --out OUT"
         raise InputError(
@@ -65,7 +70,7 @@ def are_pairs(config: Config, tokens: np.ndarray, path: str) -> bool:
 
 def pair_pieces(config: Config, pair: np.ndarray, source: str) -> list[dict[str, np.ndarray]]:
     """Returns the piece of a pair; --long-chats says what becomes of one whose answers do not fit together."""
-    answers = [pair[pair["answer"] == answer] for answer in (1, 2)]
+    answers = [pair[pair["answer"] == answer] for answer in np.unique(pair["answer"])]
     sizes = [len(answer) - 1 for answer in answers]
     if sum(sizes) > config.sequence_length:
         if not is_cut(config, sum(sizes), source):
@@ -82,4 +87,6 @@ def pair_pieces(config: Config, pair: np.ndarray, source: str) -> list[dict[str,
     piece = {"tokens": tokens["token"], "targets": targets["token"], "weights": targets["weight"].astype(np.float32)}
     if config.objective in WITH_REFERENCE:
         piece["reference"] = targets["reference"]
+    if config.objective in WITH_LABELS:
+        piece["answers"] = targets["answer"].astype(np.int32)
     return [piece | {"sizes": np.array([len(answer) - 1 for answer in answers])}]

@@ -2,9 +2,12 @@
 """Chats among documents: rows with messages, or with a prompt and its completion."""
 
 import functools
+import json
 import sys
 from collections.abc import Collection
 from typing import Any
+
+from .errors import InputError
 
 CHAT_MARK = "\ufdd3"  # begins a document that is a chat, in front of its JSON: a noncharacter of Unicode
 
@@ -28,6 +31,8 @@ def chat_fields(fields: Collection[str], field: str, has_list: bool) -> list[str
         return []
     if not has_list and {"chosen", "rejected"} <= {*fields}:
         names = ["chosen", "rejected", *(["prompt"] if "prompt" in fields else [])]
+    elif not has_list and {"completion", "label", "prompt"} <= {*fields}:
+        names = ["completion", "label", "prompt"]
     else:
         names = [field] if has_list else ["messages"] if "messages" in fields else ["completion", "prompt"]
     more = [name for name in ("tools", "chat_template_kwargs") if name in fields]
@@ -45,5 +50,29 @@ def text_or_chat(row: Any, field: str) -> Any:
     return None if row[names[0]] is None else chat
 
 
-def is_pair(document: str) -> bool:
-    return document.startswith(f'{CHAT_MARK}{{"chosen"')  # the first field of its JSON
+def kinds_of(document: str) -> list[str]:
+    """Returns what a document is: ["pairs"], ["pairs", "labels"] of a completion with a label, or []."""
+    # by the first field of its JSON
+    if document.startswith(f'{CHAT_MARK}{{"chosen"'):
+        return ["pairs"]
+    is_labeled = document.startswith(f'{CHAT_MARK}{{"completion"') and "label" in json.loads(document[1:])
+    return ["pairs", "labels"] if is_labeled else []
+
+
+def check_kinds(document: str, kinds: list[str]) -> None:
+    """Raises InputError if a document is not what those of its source are."""
+    if kinds_of(document) != kinds:
+        where = json.loads(document[1:])["source"] if document.startswith(CHAT_MARK) else repr(document[:40])
+        first = (
+            f"has {'a label' if 'labels' in kinds else 'a chosen and a rejected answer'}" if kinds else "has neither"
+        )
+        problem = "has a chosen and a rejected answer, or a label, or neither, unlike"
+        raise InputError(f"{where}: {problem} the first row, which {first}: fix it, or prepare each kind by itself")
+
+
+def with_other(document: str, other: str) -> str:
+    """Returns a completion with a label, and with the completion of another row, which KTO measures as well."""
+    if document == other:
+        raise InputError(f"{json.loads(document[1:])['source']}: is the only row of its files: give more in one file")
+    row = json.loads(document[1:]) | {"other": json.loads(other[1:])}
+    return CHAT_MARK + json.dumps(row, ensure_ascii=False)

@@ -9,8 +9,52 @@ from typing import Any
 
 from .request import Request
 from .text import Detokenizer
+from .thoughts import Channels, MarkedText, Thoughts, find_thoughts
 from .tokenizer import AnyTokenizer, has_text, token_bytes
-from .tool_parser import ToolCalls
+from .tool_formats import Format, find_begin, find_format, read_calls
+
+
+class ToolCalls:
+    """Separates tool calls from a text as it is generated: the same ones, however it is split."""
+
+    def __init__(self) -> None:
+        self.pending = ""  # text that may belong to a call
+        self.count = 0  # calls so far
+        self.is_after_call = False  # whether nothing but white space has followed a call
+        self.form = find_format("hermes", ())
+        self.functions: dict[str, dict[str, Any]] = {}  # schemas of their parameters
+        self.is_first = True  # whether no text has come yet
+
+    def add(self, new: str, is_end: bool) -> tuple[str, list[dict[str, str]]]:
+        """Adds new text; returns the text outside of calls, and the calls that are complete."""
+        self.pending += new
+        outside = ""
+        calls = []
+        place = 0
+        while place >= 0:
+            begin = find_begin(self.pending, place, self.form, self.is_first)
+            read, place = read_calls(self.pending, begin, is_end, self.form, self.functions) if begin >= 0 else ([], -1)
+            if read:
+                calls += read
+                outside += self.release(begin)
+                self.pending = self.pending[place - begin :]
+                self.is_after_call = True
+                place = 0
+        self.count += len(calls)
+        partial = max(n for mark in self.form.begins for n in range(len(mark)) if self.pending.endswith(mark[:n]))
+        until = begin if begin >= 0 else len(self.pending) - (0 if is_end else partial)
+        if is_end or not self.is_after_call or self.pending[:until].strip():
+            outside += self.release(until)
+        return outside, calls
+
+    def release(self, until: int) -> str:
+        """Returns what is pending before this place, without white space that is all there is behind a call."""
+        text, self.pending = self.pending[:until], self.pending[until:]
+        self.is_first = self.is_first and not text.strip()
+        if self.is_after_call and not text.strip():
+            return ""
+        self.is_after_call = False
+        return text
 
 
 class StopString:
@@ -78,12 +122,14 @@ class Piece:
     finish: str | None = None
     first: bool = False
     calls: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # tool calls
+    reasoning: str = ""
 
     def extend(self, piece: "Piece") -> None:
         self.text += piece.text
         self.scores += piece.scores
         self.finish = piece.finish
         self.calls += piece.calls
+        self.reasoning += piece.reasoning
 
 
 class Choice:
@@ -98,6 +144,8 @@ class Choice:
         self.length = self.returned = 0  # characters and tokens returned so far
         self.finish: str | None = None
         self.tool_calls: ToolCalls | None = None  # set where its text may have some
+        self.thoughts: Thoughts | Channels | None = None  # set where it may have some
+        self.is_single = False  # whether the first call ends it
 
     def echo(self, is_scored: bool) -> Piece:
         """Returns the prompt, before anything else; the last token of one that is `scored` was sampled."""
@@ -141,6 +189,8 @@ class Choice:
             scores = request.logprobs[i], request.top_logprobs[i], token_bytes(self.tokenizer, token)
             piece.scores.append(TokenScore(token, self.offsets[i], *scores))
         self.returned = until
+        if self.thoughts:
+            piece.reasoning, piece.text = self.thoughts.add(piece.text, is_end=bool(self.finish))
         if self.tool_calls:
             first = self.tool_calls.count
             piece.text, functions = self.tool_calls.add(piece.text, is_end=bool(self.finish))
@@ -149,6 +199,12 @@ class Choice:
                 for index, function in enumerate(functions, first)
             ]
             piece.finish = "tool_calls" if self.finish == "stop" and self.tool_calls.count else self.finish
+        if piece.calls:
+            piece.calls = [x | {"id": x["id"][-self.tool_calls.form.id_length :]} for x in piece.calls]
+            if self.is_single:
+                piece.calls = piece.calls[:1]
+                piece.finish = "tool_calls"
+                self.finish = "stop"
         return piece
 
 
@@ -190,3 +246,21 @@ def chat_logprobs(scores: list[TokenScore], tokenizer: AnyTokenizer) -> dict[str
 
     entries = [entry(x.content, x.logprob) | {"top_logprobs": others(x)} for x in scores]
     return {"content": entries, "refusal": None}
+
+
+def separate_parts(
+    choice: Choice, tools: list[dict[str, Any]], form: Format | None, texts: str, tokenizer: AnyTokenizer
+) -> None:
+    """Makes a choice return thoughts, and calls of the tools, apart from the text.
+
+    Args:
+        form: of tool calls in the chat template.
+        texts: chat templates, whose marks tell whether the model thinks.
+    """
+    choice.text = MarkedText(tokenizer, choice.request.prompt)
+    choice.thoughts = find_thoughts(texts, tokenizer, choice.request.prompt)
+    if tools and form:
+        offered = [tool["function"] for tool in tools]
+        choice.tool_calls = ToolCalls()
+        choice.tool_calls.form = form
+        choice.tool_calls.functions = {function["name"]: function.get("parameters") or {} for function in offered}

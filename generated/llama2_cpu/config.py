@@ -74,14 +74,18 @@ class TrainConfig:
     logits_per_chunk: PositiveInt = 536_870_912  # logits of a device at a time; if it has more, it computes them twice
     gradient_dtype: Literal["float32", "bfloat16"] = "float32"  # dtype of the gradients of matrices and of their sums
     z_loss: NonNegativeFloat = 0.0  # weight of the squared log normalizer of the softmax; not in train/loss; 0: none
-    # of dpo, dpo_norm, ipo: how strongly the reference holds; orpo: weight of the odds
+    # of dpo, dpo_norm, ipo: how strongly the reference holds; orpo: weight of the odds; simpo: scale of rewards
     preference_beta: Annotated[float, 1e-6, 1e6] = 0.1
-    objective: str = "next_token"  # what is minimised: next_token, and with their parts dpo, dpo_norm, ipo, orpo, grpo
+    preference_margin: Annotated[float, 0, 1e6] = 0.5  # of simpo: by how much the chosen reward is to be higher (gamma)
+    desirable_weight: NonNegativeFloat = 1.0  # of kto: weight of the losses of rows whose label is true
+    undesirable_weight: NonNegativeFloat = 1.0  # of kto: weight of those whose label is false
+    objective: str = "next_token"  # or, of a part: dpo, dpo_norm, ipo, orpo, simpo, kto, reward, distill, grpo
     loss_per: Literal["token", "sequence"] = "token"  # what counts the same: each token, or each completion
     ratio_per: Literal["token", "sequence"] = "token"  # what has a ratio of probabilities: GSPO has sequence in both
     clip_low: PositiveFloat = 0.2  # ratios below 1 - this give no gradient where the advantage is negative
     clip_high: PositiveFloat = 0.28  # ratios above 1 + this give none where it is positive
     kl_coefficient: NonNegativeFloat = 0.0  # weight of the KL divergence to the weights of step 0; 0: not computed
+    distill_temperature: PositiveFloat = 1.0  # divides logits of the teacher and the model for --objective distill
     seed: NonNegativeInt = 0  # seed of the initial weights and of the data order
     steps: PositiveInt = 1000  # steps of the whole run, over which the learning rate falls; skipped ones count
     accumulation: PositiveInt = 1  # microbatches per batch, one after the other, to save memory
@@ -136,6 +140,7 @@ class RolloutConfig:
     scale_advantages: bool = True  # whether a group's advantages are divided by their standard deviation
     # rollouts whose rewards are computed while the model trains; it samples them this early
     rollouts_ahead: Annotated[int, 0, 1000] = 0
+    rollout_devices: Annotated[int, 0, 1_000_000] = 0  # the last devices, which sample and do not train; 0: all do both
     environment_function: str = ""  # MODULE:FUNCTION that answers a turn, from (messages, **other fields of the row)
     max_turns: NonNegativeInt = 0  # turns of the assistant in a chat at most; 0: one, which no function answers
     teacher: str = ""  # URL of a server with the same tokenizer, such as http://localhost:8000; "": rewards

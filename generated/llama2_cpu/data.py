@@ -38,13 +38,14 @@ from .documents import (
     read_description,
     special_texts,
     split_mixture,
+    taught_top_k,
     warn_of_special_tokens,
 )
 from .errors import InputError, check_config, ending_with_messages
 from .formats import TEXT_BYTES
 from .parallel import RULES
 from .pipeline import check_pipeline
-from .preferences import WITH_REFERENCE
+from .preferences import WITH_LABELS, WITH_REFERENCE
 from .prepare import prepare
 from .tokenizer import AnyTokenizer, load_tokenizer
 
@@ -149,7 +150,8 @@ def join_pieces(pieces: list[dict[str, np.ndarray]], length: int) -> dict[str, n
     row = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
     row["positions"] = np.concatenate([np.arange(size, dtype=np.int32) for size in sizes])
     row["segment_ids"] = np.repeat(np.arange(1, len(sizes) + 1, dtype=np.int32), sizes)
-    return {name: np.pad(values, (0, length - sum(sizes))) for name, values in row.items()}
+    end = 0, length - sum(sizes)
+    return {name: np.pad(values, [end] + [(0, 0)] * (values.ndim - 1)) for name, values in row.items()}
 
 
 def open_pieces(config: Config, path: str, tokenizer: AnyTokenizer, split: str) -> grain.MapDataset:
@@ -248,7 +250,7 @@ class Batches(Iterator[dict[str, np.ndarray]]):
         """Returns global arrays [batch_size, T], made of the rows that each process yields."""
         arrays = {}
         for name, rows in batch.items():
-            values = np.zeros((self.config.batch_size, self.config.sequence_length), rows.dtype)
+            values = np.zeros((self.config.batch_size, self.config.sequence_length, *rows.shape[2:]), rows.dtype)
             values[self.rows] = rows  # the others, of other processes, are not read
             arrays[name] = jax.make_array_from_callback(values.shape, self.sharding, values.__getitem__)
         return arrays
@@ -283,6 +285,8 @@ def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct
     dtypes = {name: "int32" for name in ("tokens", "targets", "positions", "segment_ids")} | {"weights": "float32"}
     if config.objective in WITH_REFERENCE:
         dtypes["reference"] = "float32"
+    if config.objective in WITH_LABELS:
+        dtypes["answers"] = "int32"
     if config.objective == "grpo":
         dtypes |= {"advantages": "float32", "sampled_logprobs": "float32"}
         if config.kl_coefficient:
@@ -296,7 +300,12 @@ def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct
     check_pipeline(config, mesh)
     layout = NamedSharding(mesh, PartitionSpec(RULES["batch"], RULES["sequence"]))
     shape = config.batch_size, config.sequence_length
-    return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=layout) for name, dtype in dtypes.items()}
+    arrays = {name: jax.ShapeDtypeStruct(shape, dtype, sharding=layout) for name, dtype in dtypes.items()}
+    if config.objective == "distill":
+        top = *shape, taught_top_k(config)
+        arrays["top_tokens"] = jax.ShapeDtypeStruct(top, "int32", sharding=layout)
+        arrays["top_logprobs"] = jax.ShapeDtypeStruct(top, "float32", sharding=layout)
+    return arrays
 
 
 def evaluation_batches(config: Config) -> Iterator[dict[str, np.ndarray]]:

@@ -54,6 +54,37 @@ def split_mixture(data: str) -> list[tuple[float, str]]:
     return weighted
 
 
+def taught_type(token: str, top_k: int) -> np.dtype:
+    """Returns the type of an array [n]: tokens, and before each the likeliest ones, with log-probabilities (nats)."""
+    return np.dtype([("token", token), ("weight", "<f2"), ("top", token, (top_k,)), ("logprob", "<f4", (top_k,))])
+
+
+def taught_top_k(config: Config) -> int:
+    """Returns how many tokens of a teacher the data has at each place.
+
+    Raises InputError if it has none, or of another temperature than --distill-temperature.
+    """
+    data = [path for x in (config.data, config.eval_data) if x for _, path in split_mixture(x)]
+    counts = dict[int, str]()
+    for path in data:
+        description = read_description(path) or {}
+        if "top_k" not in description:
+            command = f"python -m {__package__}.teacher_logits --checkpoint-dir TEACHER --data PREPARED --out OUT"
+            raise InputError(
+                f"data {path}: has no log-probabilities of a teacher, which --objective distill needs: "
+                f"write them by `{command}`, and give --data OUT"
+            )
+        if (temperature := description["temperature"]) != config.distill_temperature:
+            raise InputError(
+                f"--distill-temperature {config.distill_temperature}: data {path} is of the temperature {temperature}: "
+                "give that one, or write the data anew"
+            )
+        counts[description["top_k"]] = path
+    if len(counts) > 1:
+        raise InputError(f"data {' and '.join(counts.values())}: differ in their --top-k: write them with the same one")
+    return next(iter(counts))
+
+
 def files_of_rows(files: list[Path]) -> list[Path]:
     """Drops files that `save_to_disk` of datasets writes beside the rows, and leftovers of other datasets."""
     descriptions, rows = [], {}  # folder -> names of its files
@@ -174,6 +205,7 @@ def open_shard(path: Path, count: int) -> ArrayRecordReader:
 
 def open_prepared(data: str, shards: dict[str, int], dtype: str) -> grain.MapDataset:
     """Returns the tokens of each document, int32 [n]; opens a file when it is first read."""
+    top_k = (read_description(data) or {}).get("top_k")
     described = read_description(data) or {}
     folder = Path(os.path.expanduser(data))
     missing = sorted(shards.keys() - set(os.listdir(folder)))
@@ -194,13 +226,16 @@ def open_prepared(data: str, shards: dict[str, int], dtype: str) -> grain.MapDat
         except RuntimeError as error:
             problem = f"{folder / names[number]}: {error}: remove it, and start `data prepare` again"
             raise InputError(problem) if "Corrupted" in str(error) else OSError(problem) from None
-        if "chat" in described:
-            if "pairs" in described:
-                tokens = np.frombuffer(record, [("token", dtype), *PAIR.descr[1:]]).astype(PAIR)
-            else:
-                tokens = np.frombuffer(record, [("token", dtype), ("weight", "<f2")]).astype(TOKEN_AND_WEIGHT)
+        if top_k:
+            tokens = np.frombuffer(record, taught_type(dtype, top_k)).astype(taught_type("<i4", top_k))
         else:
-            tokens = np.frombuffer(record, dtype).astype(np.int32)
+            if "chat" in described:
+                if "pairs" in described:
+                    tokens = np.frombuffer(record, [("token", dtype), *PAIR.descr[1:]]).astype(PAIR)
+                else:
+                    tokens = np.frombuffer(record, [("token", dtype), ("weight", "<f2")]).astype(TOKEN_AND_WEIGHT)
+            else:
+                tokens = np.frombuffer(record, dtype).astype(np.int32)
         return tokens
 
     return grain.MapDataset.range(ends[-1]).map(read)

@@ -22,6 +22,7 @@ from .cluster import check_lock, local_folder, upload
 from .config import Config
 from .errors import InputError
 from .plots import draw_losses, draw_scores
+from .report import Report
 
 
 def peak_flops(dtype: str) -> tuple[float, str]:
@@ -31,17 +32,6 @@ def peak_flops(dtype: str) -> tuple[float, str]:
     seconds = min(timeit.repeat(lambda: product(x, x).block_until_ready(), number=1, repeat=10))
     peak = 2 * 1024**3 / seconds * jax.process_count()
     return peak, f"{peak / 1e9:,.0f} GFLOP/s, a {dtype} matrix product measured now"
-
-
-@contextlib.contextmanager
-def may_fail(what: str, failed: set[str]) -> Iterator[None]:
-    """Lets the run go on if an output fails, and warns unless it has failed before."""
-    try:
-        yield
-    except Exception as error:
-        if what not in failed:
-            print(f"warning: {what}: {error!r}: the run goes on without", file=sys.stderr)
-        failed.add(what)
 
 
 def flops_per_token(config: Config, causal: bool) -> float:
@@ -56,6 +46,17 @@ def flops_per_token(config: Config, causal: bool) -> float:
     attention = 12 * config.heads * config.head_size * keys  # FLOPs of a token with all of its sequence
     parameters += 3 * config.layers * config.width * config.mlp_width
     return 6 * parameters + (attention / 2 if causal else attention)
+
+
+@contextlib.contextmanager
+def may_fail(what: str, failed: set[str]) -> Iterator[None]:
+    """Lets the run go on if an output fails, and warns unless it has failed before."""
+    try:
+        yield
+    except Exception as error:
+        if what not in failed:
+            print(f"warning: {what}: {error!r}: the run goes on without", file=sys.stderr)
+        failed.add(what)
 
 
 def drop_later_records(path: epath.Path, step: int) -> None:
@@ -100,6 +101,10 @@ class Monitor:
         self.task = self.progress.add_task("", completed=step, total=config.steps)
         self.progress.start()
         self.events = SummaryWriter(str(self.folder / "tensorboard"), purge_step=step + 1)
+        shares = [flops_per_token(config, causal) / self.peak for causal in (False, True)]
+        self.report = Report(self.folder, config, shares, meaning)
+        with may_fail("report.html", self.failed):
+            self.report.resume(self.metrics_path)
         self.work = []  # seconds until each step had its batch, since the last flush
 
     def log_metrics(self, step: int, metrics: dict[str, float]) -> None:
@@ -111,6 +116,8 @@ class Monitor:
         with may_fail("TensorBoard events", self.failed):
             for name, value in metrics.items():
                 self.events.add_scalar(name, value, step)
+        with may_fail("report.html", self.failed):
+            self.report.add(step, metrics)
 
     def step(self, step: int, metrics: dict[str, Array]) -> None:
         """Records a step: its tokens are all positions of its batch, its time is all since the step before.
@@ -164,6 +171,9 @@ class Monitor:
             draw_losses(self.metrics_path, self.folder / "loss.png")
         with may_fail("scores.png", self.failed):
             draw_scores(self.metrics_path, self.folder / "scores.png")
+        with may_fail("report.html", self.failed):
+            check_lock(quick=True)
+            self.report.draw()
         with may_fail("upload", self.failed):
             check_lock(quick=True)
             upload(self.folder, self.shared)

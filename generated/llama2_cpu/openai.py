@@ -16,6 +16,7 @@ from .choices import Piece, chat_logprobs, completion_logprobs
 from .settings import SamplingParams
 from .structured import NamedTool, ResponseFormat, StructuredOutputs
 from .tokenizer import AnyTokenizer
+from .tool_formats import join_arguments
 
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
@@ -252,18 +253,6 @@ class ChatMessage(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
         return for_template(msgspec.to_builtins(self))
 
 
-class Function(msgspec.Struct, forbid_unknown_fields=True):
-    name: str
-    description: str = ""
-    parameters: dict[str, Any] = {}
-    strict: bool = False  # calls follow the schema of `parameters`; those that must be called always do
-
-
-class Tool(msgspec.Struct, forbid_unknown_fields=True):
-    type: Literal["function"]
-    function: Function
-
-
 class Chat(Fields):
     """A request to /v1/chat/completions."""
 
@@ -281,6 +270,7 @@ class Chat(Fields):
     logprobs: bool = False
     top_logprobs: Likeliest = 0
     reasoning_effort: str = ""  # a variable of the template, where it reads one
+    parallel_tool_calls: bool = True  # otherwise the first call ends the answer
 
     @property
     def likeliest(self) -> int | None:
@@ -322,6 +312,7 @@ class Chat(Fields):
         flags = self.add_generation_prompt, self.continue_final_message
         try:
             messages = [message.for_template() for message in self.messages]
+            join_arguments(messages, template.texts.values())
             return [template.encode(messages, self.offered or None, *flags, most, names)]
         except TooLong:
             raise too_long(room, f"the messages make more than {most:,} characters", "messages") from None
@@ -335,7 +326,21 @@ class Chat(Fields):
         message: dict[str, Any] = {"content": piece.text} | ({"role": "assistant"} if piece.first else {})
         if piece.calls:
             message |= {"content": piece.text or None, "tool_calls": piece.calls}
+        if piece.reasoning:
+            message |= {"reasoning_content": piece.reasoning}
         return {"delta" if self.stream else "message": message, "logprobs": scores}
+
+
+class Function(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] = {}
+    strict: bool = False  # calls follow the schema of `parameters`; those that must be called always do
+
+
+class Tool(msgspec.Struct, forbid_unknown_fields=True):
+    type: Literal["function"]
+    function: Function
 
 
 def drop_nulls(value: Any) -> Any:
@@ -357,10 +362,15 @@ def read_fields(content: bytes, kind: type[Completion | Chat], defaults: dict[st
         fields = msgspec.json.decode(content + b" " * 6)  # or half of a surrogate pair near the end is "truncated"
         if isinstance(fields, dict):
             sent = {key: x for key, x in drop_nulls(fields).items() if key not in IGNORED}
-            for key in sent.keys() & UNSUPPORTED:
+            ignored = UNSUPPORTED - {"parallel_tool_calls"} if issubclass(kind, Chat) else UNSUPPORTED
+            for key in sent.keys() & ignored:
                 if sent.pop(key) is not True:  # as parallel_tool_calls may be
                     warn_ignored(key)
             fields = defaults | {key: x for key, x in sent.items() if key not in NEUTRAL or x != NEUTRAL[key]}
+            if kind.PREFIX == "resp":
+                from .responses import read_response
+
+                fields = read_response(fields)
             form = fields.pop("response_format", None)
             for key in fields.keys() & NEUTRAL:
                 raise Refusal(400, f"{key}: only {json.dumps(NEUTRAL[key])} is supported", key, "unsupported_value")

@@ -22,7 +22,7 @@ from array_record.python.array_record_module import ArrayRecordReader, ArrayReco
 from tyro.conf import Positional
 
 from .chat_data import are_chats
-from .chat_rows import CHAT_MARK, is_pair
+from .chat_rows import CHAT_MARK, check_kinds, kinds_of, with_other
 from .chats import Chats
 from .documents import (
     find_files,
@@ -76,14 +76,19 @@ def write_shard(
     numbers = range(len(documents) * part // parts, len(documents) * (part + 1) // parts)
     rules = (read_description(str(path.parent)) or {}).get("chat")
     chats = Chats(tokenizer, name, rules["loss_on"]) if rules else None
-    pairs = "pairs" in (read_description(str(path.parent)) or ())
+    description = read_description(str(path.parent)) or ()
+    kinds = [kind for kind in ("pairs", "labels") if kind in description]
+    others = (documents[i - 1] for i in numbers)  # of the first one, the last one of its files
     half = path.with_name(f"{path.name}.half-{secrets.token_hex(4)}")
     try:
         with contextlib.closing(ArrayRecordWriter(str(half), "group_size:1")) as writer:
             for text in (documents[i] for i in numbers):
                 special_counts.update(set(names.findall(text)))
-                if is_pair(text) != pairs:
-                    raise InputError("pairs and other documents are in one source: prepare each by itself")
+                check_kinds(text, kinds)
+                if "labels" in kinds:
+                    other = next(others)
+                    check_kinds(other, kinds)
+                    text = with_other(text, other)
                 if text.startswith(CHAT_MARK) != (chats is not None):
                     raise InputError(
                         "texts and chats are in one source: prepare each by itself, and mix them: --data 1:A,1:B"
@@ -273,8 +278,7 @@ def prepare(
     documents = first_document(files, text_field)
     if are_chats(documents):
         rules |= {"chat": Chats(loaded, tokenizer, loss_on).rules()}
-        if is_pair(documents[0]):
-            rules |= {"pairs": True}
+        rules |= dict.fromkeys(kinds_of(documents[0]), True)
     stats = sizes_and_times(files)
     shards = plan_shards(files, [size for size, _ in stats.values()])
     plan = {name_shard([(str(x), *stats[x]) for x in group], *part, rules): (group, *part) for group, *part in shards}

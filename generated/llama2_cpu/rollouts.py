@@ -3,13 +3,13 @@
 
 import collections
 import concurrent.futures
-import contextlib
 import dataclasses
+import functools
 import itertools
 import json
 import math
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,98 +17,25 @@ import numpy as np
 from etils import epath
 from jax import Array
 from jax.experimental import multihost_utils
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding
 
-from .cluster import agree, on_all_processes
+from .cluster import agree
 from .config import Config
 from .data import Batches
 from .documents import fingerprint, identity
 from .engine import Engine
 from .errors import InputError
 from .model import Decoder
+from .parallel import make_mesh
 from .prompts import Prompt, most_tokens, read_prompts
 from .request import Request
 from .rewards import Rewards
+from .rollout_processes import evaluate_rows, failing_together, on_own_devices, own_rows
 from .settings import EngineSettings, SamplingParams
 from .teacher import teacher_advantages
 from .text import load_ends
 from .tokenizer import load_tokenizer
 from .turns import Environment
-
-
-def own_rows(sharding: NamedSharding, shape: tuple[int, int], group: int) -> list[int]:
-    """Returns the rows of a batch that this process holds, in groups. Raises InputError if others hold them as well."""
-    holders = dict[int, set[int]]()
-    for device, (rows, *_) in sharding.devices_indices_map(shape).items():
-        for row in range(shape[0])[rows]:
-            holders.setdefault(row, set()).add(device.process_index)
-    if any(len(processes) > 1 for processes in holders.values()):
-        raise InputError(
-            "--mesh-tensor: processes share sequences, and each is to sample its own: "
-            "let only --mesh-data and --mesh-fsdp span processes"
-        )
-    rows_here = [row for row in sorted(holders) if holders[row] == {jax.process_index()}]
-    if any(rows_here[i : i + group] != [*range(row, row + group)] for i, row in enumerate(rows_here) if i % group == 0):
-        raise InputError(
-            f"--group-size {group}: must divide the sequences of a batch that a process holds, {len(rows_here)}: "
-            "change it, or --batch-size"
-        )
-    return rows_here
-
-
-def on_own_devices(model: Decoder, mesh: Mesh) -> tuple[Decoder, Mesh]:
-    """Returns the model on the devices of this process, and their mesh.
-
-    In one of several processes it is a copy, sharded by those axes of the mesh that do not span processes.
-    """
-    if not mesh.is_multi_process:
-        return model, mesh
-    is_own = np.vectorize(lambda device: device.process_index == jax.process_index())(mesh.devices)
-    local_mesh = Mesh(
-        mesh.devices[np.ix_(*map(np.unique, is_own.nonzero()))], mesh.axis_names, axis_types=mesh.axis_types
-    )
-    if local_mesh.size != is_own.sum():
-        raise InputError("--mesh-data, --mesh-fsdp: the devices of a process must be a block of the mesh: change these")
-
-    def inside(names: str | tuple[str, ...] | None) -> tuple[str, ...]:
-        return tuple(axis for axis in np.atleast_1d(names or ()) if local_mesh.shape[axis] == mesh.shape[axis])
-
-    def gathered(x: Array) -> NamedSharding:
-        return NamedSharding(mesh, PartitionSpec(*map(inside, x.sharding.spec)))
-
-    def local(x: Array) -> Array:
-        shards = [shard.data for shard in x.addressable_shards]
-        return jax.make_array_from_single_device_arrays(x.shape, NamedSharding(local_mesh, x.sharding.spec), shards)
-
-    gathered_model = jax.jit(lambda model: model, out_shardings=jax.tree.map(gathered, model))(model)
-    return jax.tree.map(local, gathered_model), local_mesh
-
-
-@contextlib.contextmanager
-def failing_together() -> Iterator[None]:
-    """Raises an error in all processes if a reward or a teacher fails in one."""
-    errors = list[Exception]()
-    try:
-        yield
-    except Exception as error:
-        errors.append(error)
-
-    def raise_first() -> None:
-        for error in errors:
-            raise error
-
-    on_all_processes(raise_first)
-
-
-def evaluate_rows(evaluate: Callable, rows: list[int]) -> Callable:
-    """Returns a function that evaluates on these rows, and sums over processes."""
-
-    def evaluate_all(model: Decoder, batch: dict[str, Array]) -> dict[str, Any]:
-        local = {"prompt": multihost_utils.process_allgather(batch["prompt"], tiled=True)[rows]}
-        sums = on_all_processes(lambda: evaluate(model, local))
-        return jax.tree.map(lambda x: multihost_utils.process_allgather(np.float64(x)).sum(), sums)
-
-    return evaluate_all
 
 
 @dataclasses.dataclass
@@ -128,6 +55,7 @@ class Rollouts(Batches):
         if not config.data:
             raise InputError("--objective grpo: needs --data with prompts, in JSONL")
         self.config, self.sharding = config, sharding
+        self.mesh = sharding.mesh  # of the devices that sample
         self.rows = own_rows(sharding, (config.batch_size, config.sequence_length), config.group_size)
         self.tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
         self.ends = load_ends(self.tokenizer, config.tokenizer)
@@ -148,6 +76,9 @@ class Rollouts(Batches):
         self.metrics: dict[str, float] = {}  # of a rollout, for its first batch; else none
         self.thread = concurrent.futures.ThreadPoolExecutor(1)
         self.pending = collections.deque[concurrent.futures.Future]()  # of rollouts and their metrics
+        _, sampling = split_devices(config)
+        if sampling:  # they share heads and feed-forwards, as the devices of a server do
+            self.mesh = make_mesh(1, 1, len(sampling), sampling)
         rows = self.prompts + self.held_out_prompts
         is_asked = config.environment_function or config.max_turns
         self.environment = Environment(config, self.tokenizer, self.ends, rows) if is_asked else None
@@ -155,6 +86,8 @@ class Rollouts(Batches):
     def follow(self, policy: Callable[[], Decoder], open_reference: Callable, folder: epath.Path | None) -> None:
         """Takes functions that return the current model and open that of step 0, and a folder for completions."""
         self.policy, self.folder = policy, folder
+        if self.config.rollout_devices:
+            self.policy = functools.partial(copied_policy, policy, self.mesh)
         self.reference = open_reference(policy) if self.config.kl_coefficient else None
 
     def held_out(self) -> list[dict[str, np.ndarray]]:
@@ -171,7 +104,7 @@ class Rollouts(Batches):
         """Returns sums over held-out prompts, each with a completion at temperature 1, whose seed is its place."""
         places = [place for place in np.asarray(batch["prompt"])[:, 0].tolist() if place >= 0]
         prompts = [self.held_out_prompts[place] for place in places]
-        requests = self.generate(prompts, places)
+        requests = self.generate(prompts, places, self.policy())
         if self.config.teacher:
             advantages = teacher_advantages(self.config.teacher, requests)
             loss, count = -sum(map(sum, advantages)), sum(map(len, advantages))
@@ -189,7 +122,13 @@ class Rollouts(Batches):
         if not self.waiting:
             with failing_together():
                 while len(self.pending) <= self.config.rollouts_ahead:
-                    self.pending.append(self.thread.submit(self.rewarded, *self.sample()))
+                    if self.config.rollout_devices:
+                        number = self.round + len(self.pending)
+                        # the weights are copied now, as the next step changes them
+                        self.pending.append(self.thread.submit(roll_out, self, number, self.policy()))
+                    else:
+                        sampled_ahead = self.sample(self.round + len(self.pending), self.policy())
+                        self.pending.append(self.thread.submit(self.rewarded, *sampled_ahead))
                 sampled, self.metrics = self.pending[0].result()
                 self.pending.popleft()
             values = np.ma.masked_invalid(multihost_utils.process_allgather(np.array([*self.metrics.values()])))
@@ -212,7 +151,7 @@ class Rollouts(Batches):
         orders = {epoch: np.random.default_rng([self.config.seed, epoch]).permutation(size) for epoch in epochs}
         return [self.prompts[orders[place // size][place % size]] for place in places]
 
-    def generate(self, prompts: list[Prompt], seeds: list[int]) -> list[Request]:
+    def generate(self, prompts: list[Prompt], seeds: list[int], model: Decoder) -> list[Request]:
         """Samples a completion for each seed at temperature 1: the same number for each prompt, in their order."""
         config = self.config
         count = len(seeds)
@@ -220,7 +159,7 @@ class Rollouts(Batches):
         rows = min(config.batch_size * config.batches_per_rollout, config.rollout_sequences)
         sizes = EngineSettings(max_sequences=rows, max_length=most_tokens(config), queue=max(1, count))
         # made anew, so that steps have the memory of its KV cache
-        model, mesh = on_own_devices(self.policy(), self.sharding.mesh)
+        model, mesh = on_own_devices(model, self.mesh)
         with jax.set_mesh(mesh):
             engine = Engine(config, model, self.ends, sizes, mesh)
         requests: dict[int, Request] = {}
@@ -235,18 +174,17 @@ class Rollouts(Batches):
             requests = dict(enumerate(chats))
         return [requests[place] for place in range(count)]
 
-    def sample(self) -> tuple[int, list[Prompt], list[Request]]:
-        """Returns the number of the next round, its prompts, and completions of each."""
+    def sample(self, number: int, model: Decoder) -> tuple[int, list[Prompt], list[Request]]:
+        """Returns the number of a round, its prompts, and completions of each."""
         config = self.config
         count = self.config.batch_size * self.config.batches_per_rollout
-        number = self.round + len(self.pending)
         prompts = self.choose(number, count // config.group_size)
         seeds = np.random.default_rng([config.seed, number]).integers(2**32, size=count).tolist()
         size, group = self.config.batch_size, self.config.group_size
         places = [start + row for start in range(0, len(seeds), size) for row in self.rows]
         prompts = [prompts[place // group] for place in places[::group]]
         seeds = [seeds[place] for place in places]
-        return number, prompts, self.generate(prompts, seeds)
+        return number, prompts, self.generate(prompts, seeds, model)
 
     def rewarded(
         self, number: int, prompts: list[Prompt], requests: list[Request]
@@ -371,6 +309,27 @@ class Rollouts(Batches):
             sampled = [*itertools.chain.from_iterable(zip(*by_row, strict=True))]
             self.pending.append(self.thread.submit(lambda *result: result, sampled, metrics))
         self.round -= len(states[self.rows[0]].get("pending", []))
+
+
+def split_devices(config: Config) -> tuple[list[jax.Device], list[jax.Device]]:
+    """Returns the devices that train and those that sample."""
+    devices = jax.devices()
+    count = config.rollout_devices
+    if count and jax.process_count() > 1:
+        raise InputError("--rollout-devices: for one process: the part rollout_processes samples in several")
+    if count >= len(devices):
+        raise InputError(f"--rollout-devices {count}: there are {len(devices)} devices, and one at least must train")
+    return devices[: len(devices) - count], devices[len(devices) - count :]
+
+
+def copied_policy(policy: Callable[[], Decoder], mesh: Mesh) -> Decoder:
+    """Returns a copy of the policy on the devices of a mesh, sharded by its axes of the same names."""
+    return jax.tree.map(lambda x: jax.device_put(x, NamedSharding(mesh, x.sharding.spec)), policy())
+
+
+def roll_out(rollouts: Rollouts, number: int, model: Decoder) -> tuple[list[Sampled], dict[str, float]]:
+    """Samples and rewards a round."""
+    return rollouts.rewarded(*rollouts.sample(number, model))
 
 
 def stop_rewarding(data: Batches) -> None:

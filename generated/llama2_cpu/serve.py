@@ -12,6 +12,7 @@ import tyro
 
 from .errors import InputError, ending_with_messages
 from .settings import EngineSettings, ModelSettings
+from .tool_formats import ToolCallParser
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,7 @@ class ServeSettings(ModelSettings):
     request_seconds: int = 3600  # time limit of an answer
     step_seconds: int = 600  # time limit of a step, after which the server exits
     drain_seconds: int = 60  # time for running requests to finish after SIGTERM
+    tool_call_parser: ToolCallParser = "auto"  # the form of tool calls; auto: that of the chat template
     load_key: str = ""  # key for POST /v1/load, which reads the weights anew; "": SERVE_LOAD_KEY; neither: refused
     recompute: bool = False  # whether newer weights compute running sequences again, rather than continue them
     lora_modules: tuple[str, ...] = ()  # NAME=DIR of each LoRA adapter of peft

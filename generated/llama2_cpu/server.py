@@ -30,7 +30,7 @@ from starlette.routing import Route
 from .adapters import adapter_directories, load_adapters
 from .answer_forms import grammar_of
 from .chat_template import load_chat_template
-from .choices import Choice, Piece, StopString
+from .choices import Choice, Piece, StopString, separate_parts
 from .clients import STATUSES, HTTPProtocol, as_json, as_refusal, bearer_key, gate, refuse
 from .cluster import join_job, require_equal
 from .engine import Engine
@@ -46,7 +46,7 @@ from .serve_processes import any_gone
 from .structured import Grammars
 from .text import default_sampling, load_ends, load_generation
 from .tokenizer import AnyTokenizer, FileTokenizer, tokenizer_to_serve
-from .tool_parser import BEGIN, ToolCalls
+from .tool_formats import find_format
 from .weights import load_to_serve
 
 
@@ -84,10 +84,11 @@ class Answer:
         with self.server.engine.job(self.prompts, self.salt) as job:
             stops = [StopString(stop) for stop in self.request.stops]
             self.choices = [Choice(x, self.server.tokenizer, stops) for x in await job.next()]
-            texts = self.server.template.texts.values() if self.server.template else ()
-            if self.request.offered and any(BEGIN in text for text in texts):
+            if isinstance(self.request, Chat):
+                texts = "".join(self.server.template.texts.values())
                 for choice in self.choices:
-                    choice.tool_calls = ToolCalls()
+                    choice.is_single = not self.request.parallel_tool_calls
+                    separate_parts(choice, self.request.offered, self.server.form, texts, self.server.tokenizer)
             if self.request.stream:
                 headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -163,9 +164,6 @@ class Answer:
         return usage | {"prompt_tokens_details": cached}
 
 
-ANSWERED = {"/v1/completions": Completion, "/v1/chat/completions": Chat}
-
-
 class Server:
     """Routes HTTP requests to the engine."""
 
@@ -195,11 +193,17 @@ class Server:
             Route("/metrics", self.numbers),
             Route("/", self.page),
         ]
+        texts = self.template.texts.values() if self.template else ()
+        self.form = find_format(self.settings.tool_call_parser, texts)
         routes.append(
             Route("/v1/load", functools.partial(load, self.engine, self.settings, asyncio.Lock()), methods=["POST"])
         )
         self.grammars = Grammars(self.tokenizer, self.engine.engine.ends, self.config.vocab_size)
         self.engine.engine.grammars = self.grammars
+        from .responses import respond
+
+        self.threads["/v1/responses"] = concurrent.futures.ThreadPoolExecutor(2)
+        routes.append(Route("/v1/responses", functools.partial(respond, self), methods=["POST"]))
         hosts = {x.lower() for x in ("localhost", socket.gethostname(), settings.host, *settings.allow_host)}
         origins = settings.allow_origin
         around = [Middleware(gate, hosts, set(origins), self.metrics.answers)]
@@ -252,7 +256,8 @@ class Server:
             for choice in range(request.n):
                 sampling = request.sampling(fold_seed(seed, place, choice), room - len(prompt), size, self.special)
                 prompts.append((prompt, sampling))
-        if request.limit != 0 and (grammar := grammar_of(request, self.template, self.grammars)):
+        known = self.template, self.tokenizer, self.form, self.grammars
+        if request.limit != 0 and (grammar := grammar_of(request, prompts[0][0], *known)):
             prompts = [(prompt, dataclasses.replace(sampling, grammar=grammar)) for prompt, sampling in prompts]
         return request, [scored(*pair) for pair in prompts] if request.limit == 0 else prompts
 
@@ -344,6 +349,9 @@ class Server:
         limits.timeout_graceful_shutdown = max(1, int(until - time.monotonic()))  # for clients to read the rest
         http.should_exit = True
         await serving
+
+
+ANSWERED = {"/v1/completions": Completion, "/v1/chat/completions": Chat}
 
 
 def load_engine(settings: ServeSettings) -> tuple[Engine, AnyTokenizer]:

@@ -15,10 +15,11 @@ from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
 from .config import Config, TrainConfig
+from .distill import distill_loss
 from .errors import InputError
 from .model import Decoder, Embedding
 from .parallel import RULES, abstract, fetch, gather_whole
-from .preferences import PREFERENCES, preference_loss
+from .preferences import PREFERENCES, kto_loss, preference_loss
 
 
 def learning_rate(updates_done: Array, config: TrainConfig) -> Array:
@@ -94,7 +95,8 @@ def grpo_loss(log_likelihood: Array, batch: dict[str, Array], config: TrainConfi
     ratio = jnp.exp(difference)
     gain = ratio * advantages
     clipped = jnp.minimum(gain, jnp.clip(ratio, 1 - config.clip_low, 1 + config.clip_high) * advantages)
-    sums = {"mismatch": jnp.sum(mismatch * weights), "clipped": jnp.sum((clipped < gain) * weights)}
+    each = {"mismatch": mismatch, "clipped": clipped < gain, "ratio": ratio, "squared_ratio": ratio**2}
+    sums = {name: jnp.sum(values * weights) for name, values in each.items()}
     loss = -jnp.sum(clipped * weights)
     if config.kl_coefficient:
         lead = jnp.where(weights > 0, batch["reference"] - log_likelihood, 0)
@@ -111,7 +113,9 @@ def next_token_loss(log_likelihood: Array, batch: dict[str, Array], _: TrainConf
 def objectives() -> dict[str, Callable]:
     losses = {"next_token": next_token_loss}
     losses |= dict.fromkeys(PREFERENCES, preference_loss)
+    losses["kto"] = kto_loss
     losses["grpo"] = grpo_loss
+    losses["distill"] = distill_loss
     return losses
 
 
@@ -137,8 +141,16 @@ def score_share(
 
     def score_chunk(x, targets):
         logits = embedding.logits(x, kernel)  # [B, T, V]
-        # compared rather than indexed: a target may be in another device's share
-        target_logits = jnp.sum(jnp.where(targets[..., None] == token_ids, logits, 0), axis=-1)
+        if config.objective == "distill":
+            logits = logits / config.distill_temperature
+        if targets.ndim == logits.ndim:  # [B, T, K]
+            places = targets - token_ids[0]
+            is_here = (places >= 0) & (places < len(token_ids))
+            own_logits = jnp.take_along_axis(logits, jnp.clip(places, 0, len(token_ids) - 1), axis=-1)
+            target_logits = jnp.where(is_here, own_logits, 0)
+        else:
+            # compared rather than indexed: a target may be in another device's share
+            target_logits = jnp.sum(jnp.where(targets[..., None] == token_ids, logits, 0), axis=-1)
         return jax.nn.logsumexp(logits, axis=-1), target_logits
 
     (B, T, D), V = x.shape, len(token_ids)
@@ -149,9 +161,11 @@ def score_share(
     chunk_size = -(B * T // -chunks)
     padding = (0, chunks * chunk_size - B * T)
     x = jnp.pad(x.reshape(-1, D), (padding, (0, 0))).reshape(chunks, 1, chunk_size, D)
-    targets = jnp.pad(targets.ravel(), padding).reshape(chunks, 1, chunk_size)
+    each = jnp.pad(targets.reshape(B * T, -1), (padding, (0, 0)))
+    targets = each.reshape(chunks, 1, chunk_size, *targets.shape[2:])
     scores = jax.lax.map(lambda chunk: jax.checkpoint(score_chunk)(*chunk), (x, targets))
-    return jax.tree.map(lambda y: y.ravel()[: B * T].reshape(1, B, T), scores)
+    each = jax.tree.map(lambda y: y.reshape(-1, *y.shape[3:])[: B * T], scores)
+    return jax.tree.map(lambda y: y.reshape(1, B, T, *y.shape[1:]), each)
 
 
 def score(embedding: Embedding, x: Array, targets: Array, config: Config) -> tuple[Array, Array]:
@@ -174,7 +188,9 @@ def score(embedding: Embedding, x: Array, targets: Array, config: Config) -> tup
         score_on_devices = jax.shard_map(gather_and_score, in_specs=specs, out_specs=PartitionSpec(*vocab, *rows))
         log_sums, target_logits = score_on_devices(kernel, token_ids, x, targets)
     log_normalizer = jax.nn.logsumexp(log_sums, axis=0)
-    return target_logits.sum(axis=0) - log_normalizer, log_normalizer
+    summed = target_logits.sum(axis=0)
+    each_normalizer = log_normalizer if summed.ndim == log_normalizer.ndim else log_normalizer[..., None]
+    return summed - each_normalizer, log_normalizer
 
 
 def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array, dict[str, Array]]:
@@ -183,7 +199,10 @@ def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array
     segment_ids = batch["segment_ids"]
     model = with_matrices_in(config.gradient_dtype, model)
     x, _ = model.hidden(batch["tokens"], positions, segment_ids)  # [B, T, D]
-    log_likelihood, log_normalizer = score(model.embedding, x, batch["targets"], config)
+    if config.objective == "distill":
+        log_likelihood, log_normalizer = score(model.embedding, x, batch["top_tokens"], config)
+    else:
+        log_likelihood, log_normalizer = score(model.embedding, x, batch["targets"], config)
     cross_entropy, summands, of_objective = objectives()[config.objective](log_likelihood, batch, config)
     total = cross_entropy + config.z_loss * jnp.sum(log_normalizer**2 * batch["weights"])
     sums = {"cross_entropy": cross_entropy, "targets": summands, "objective": of_objective}
@@ -246,6 +265,9 @@ def train_step(state: TrainState, batch: dict[str, Array], config: Config) -> tu
         "train/skipped": ~finite,
     }
     metrics |= {f"train/{name}": value / target_count for name, value in sums["objective"].items()}
+    if config.objective == "grpo":  # (sum of ratios)^2 / (tokens x sum of their squares): 1 while all are the same
+        squared = jnp.maximum(metrics.pop("train/squared_ratio"), 1e-30)
+        metrics["train/effective_sample_share"] = metrics.pop("train/ratio") ** 2 / squared
     return dataclasses.replace(state, step=state.step + 1, model=model, opt_state=opt_state), metrics
 
 
@@ -261,3 +283,23 @@ def compile_step(state: TrainState, batch: dict[str, Array], config: Config) -> 
     layout = jax.tree.map(lambda x: x.sharding, state)
     step = jax.jit(functools.partial(train_step, config=config), donate_argnums=0, out_shardings=(layout, None))
     return step.lower(state, batch).compile()
+
+
+def top_logprobs(
+    model: Decoder, batch: dict[str, Array], top_k: int, temperature: float, config: Config
+) -> tuple[Array, Array]:
+    """Returns the likeliest tokens after each place of a batch, and their log-probabilities (nats): [B, T, K]."""
+    x, _ = model.hidden(batch["tokens"], batch["positions"], batch["segment_ids"])  # [B, T, D]
+    B, T, D = x.shape
+    size = min(max(config.logits_per_chunk // (B * config.vocab_size), 1), T)
+    chunks = -(T // -size)
+
+    def find(x):
+        logits = model.embedding.logits(x, model.embedding.kernel())
+        logprobs, tokens = jax.lax.top_k(jax.nn.log_softmax(logits / temperature), top_k)
+        return tokens, logprobs
+
+    x = jnp.pad(x, ((0, 0), (0, chunks * size - T), (0, 0))).reshape(B, chunks, size, D)
+    likeliest = jax.lax.map(find, x.swapaxes(0, 1))  # [chunks, B, size, K]
+    tokens, logprobs = (y.swapaxes(0, 1).reshape(B, -1, top_k)[:, :T] for y in likeliest)
+    return tokens, logprobs

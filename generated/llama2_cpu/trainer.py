@@ -42,7 +42,7 @@ from .local_checkpoints import LocalCheckpoints, is_local_due
 from .monitor import Monitor
 from .parallel import make_mesh, named_arrays, remat_policy
 from .reference_policy import open_reference
-from .rollouts import stop_rewarding
+from .rollouts import split_devices, stop_rewarding
 from .sources import open_data, saving
 from .step import (
     TrainState,
@@ -214,7 +214,8 @@ def train(config: Config) -> None:
         raise InputError("--local-checkpoint-dir and --local-checkpoint-every: give both, or neither")
     if not config.checkpoint_dir and jax.process_count() > 1:
         raise InputError("--checkpoint-dir is missing: several processes need one that all of them see")
-    mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, context=context, stage=stage)
+    training, _ = split_devices(config)
+    mesh = make_mesh(config.mesh_data, config.mesh_fsdp, config.mesh_tensor, training, context, stage)
     batches = abstract_batch(config, mesh)
     tasks = open_tasks(config, mesh)
     with keep_indices(config):
@@ -240,6 +241,7 @@ def train(config: Config) -> None:
         compiled_step = compile_step(state, batches, config)
         compiled_eval_step = data.evaluation()
         monitor = stack.enter_context(contextlib.closing(Monitor(directory, config, step)))
+        stack.push(monitor.report.end)
         stack.callback(checkpoints.close)  # closes first, as the last checkpoint matters more than metrics
         goodput.spent("compiling")
         receive_signals()

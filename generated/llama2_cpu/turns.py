@@ -12,13 +12,13 @@ import numpy as np
 
 from .chat_template import END, OPEN, TemplateError
 from .chats import WithTemplate
+from .choices import ToolCalls
 from .config import Config
 from .engine import Engine
 from .errors import InputError
 from .request import Request
 from .rewards import Rewards
 from .tokenizer import AnyTokenizer
-from .tool_parser import ToolCalls
 
 
 def find_calls(text: str) -> list[dict[str, Any]]:

@@ -34,13 +34,13 @@ def find_unfit(file: Toml[PackageToml], selection: Selection, pattern: Pattern) 
     """Returns the parts that require what the model lacks: part -> why, and the place that says so."""
     unfit = {}
     for name, part in file.data.parts.items():
-        for words, gives in part.requires.items():
+        for words, gives in (part.requires | part.requires_some).items():
             fragments = words.split(" or ")
             selected = [fragment for fragment in fragments if fragment in selection]
             having = [kind for fragment in selected for kind in pattern.kinds_with(fragment)]
             if not selected:
                 unfit[name] = f"it has no {gives} ({words})", ""
-            elif lacking := [kind for kind in pattern.kinds.values() if kind not in having]:
+            elif lacking := [kind for kind in pattern.kinds.values() if kind not in having and words in part.requires]:
                 unfit[name] = f"layers of the kind {lacking[0].name} have no {gives} ({words})", str(lacking[0].origin)
             for other, (peer, where) in selection.items():
                 excluded = [it for it in fragments if {it, it.split("/")[-1]}.intersection(peer.excludes)]
@@ -147,11 +147,15 @@ def check_parts(file: Toml[PackageToml], library: Library) -> None:
     """Refuses a part that names a fragment, a folder, a part or a target that does not exist."""
     fragments = {*library.fragments(), *(name.split("/")[0] for name in library.fragments())}
     for name, part in file.data.parts.items():
-        required = [(words, fragment) for words in part.requires for fragment in words.split(" or ")]
+        required, required_somewhere = (
+            [(words, fragment) for words in table for fragment in words.split(" or ")]
+            for table in (part.requires, part.requires_some)
+        )
         for key, entries, known in (
             ("fragments", enumerate(part.fragments), fragments),
             ("needs", enumerate(part.needs), file.data.parts),
             ("requires", required, library.fragments()),
+            ("requires_some", required_somewhere, library.fragments()),
             ("targets", enumerate(part.targets), library.targets()),
         ):
             for place, entry in entries:

@@ -101,6 +101,7 @@ class PartTable(TomlTable):
         aliases: what people may call it, for the error of an unknown part.
         targets: that packages with the part can be for; none for all.
         requires: fragment, or "one or other", that every layer of a model with the part must have -> what it gives.
+        requires_some: the same, of what some layer must have.
         also: point -> point of the part: a fragment that splices at the first must splice at the second too.
         choice: what the part decides, if it is one of several ways: a package has one at most, and "all" has none.
         roots: public names, as in the package file.
@@ -113,6 +114,7 @@ class PartTable(TomlTable):
     aliases: Names = ()
     needs: Names = ()
     requires: dict[str, Line] = EMPTY
+    requires_some: dict[str, Line] = EMPTY
     also: dict[str, Line] = EMPTY
     choice: Line = ""
     settings: dict[str, Any] = EMPTY

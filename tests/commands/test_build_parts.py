@@ -106,6 +106,7 @@ def test_of_parts_that_decide_the_same_a_package_has_one_and_only_by_name(projec
         "sft": "chat_data",
         "DPO": "preferences",
         "orpo": "preferences",
+        "kto": "preferences",
         "grpo": "rewards",
         "peft": "lora",
         "vllm": "serve",
@@ -116,6 +117,7 @@ def test_what_people_call_a_part_leads_to_it(asked, part):
         weave("llama2", "cpu", LIBRARY, parts=(asked,))
 
 
+@pytest.mark.slow
 def test_every_architecture_can_have_adapters_on_every_target():
     for architecture, target in product(LIBRARY.architectures(), LIBRARY.targets()):
         plain, adapted = (

@@ -40,7 +40,7 @@ def test_rules_together(make, fit):
     """Experts that a rule moves into a kind of layer, less what another rule leaves out, whichever comes first."""
     table = fit(**MOE, norm_topk_prob=False, mlp_only_layers=[0, 2, 4])
     assert table["layers"] == [{"pattern": ["dense", "sparse"], "count": "config.layers // 2"}]
-    assert table["kinds"]["sparse"]["fragments"][:2] == ["model/experts", "model/expert_load"]
+    assert table["kinds"]["sparse"]["fragments"][:3] == ["model/experts", "model/replayed_experts", "model/expert_load"]
     assert "model/normalised_top_k" in table["without"]
     assert table["presets"]["mine"]["mlp_width"] == 96
     output, code, table = make(name="sparse", **MOE, norm_topk_prob=True)  # no dense layers, of no width

@@ -81,6 +81,7 @@ def test_from_a_folder_to_an_answer(tmp_path, family):
         assert ask(port) == "assistant"
 
 
+@pytest.mark.slow
 def test_a_second_run_changes_nothing_and_a_damaged_checkpoint_leaves_nothing(folder):
     first = start("Tiny-1B", *QUIET)
     assert "the architecture llama2 fits it as it is\n$ gen build llama2 --target=cpu --with=chat_data" in first

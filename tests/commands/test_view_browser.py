@@ -120,6 +120,7 @@ def expected(package: MappedPackage, path: str) -> list[tuple[str, list]]:
 
 
 class TestEveryLine:
+    @pytest.mark.slow
     def test_of_every_package_has_its_fragment(self, site, packages):
         site.open("compare.html")
         for number, package in enumerate(packages):

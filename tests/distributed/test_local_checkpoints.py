@@ -50,9 +50,7 @@ def killed(tmp_path_factory, cache, data) -> tuple[Path, int]:
     return folder, max(both)
 
 
-@pytest.mark.parametrize(
-    "lost", mostly_slow(["nothing", "all", "one part", "a byte", "the place"], "nothing", "a byte")
-)
+@pytest.mark.parametrize("lost", mostly_slow(["nothing", "all", "one part", "a byte", "the place"], "a byte"))
 def test_a_killed_job_goes_on_as_if_it_had_not_been(tmp_path, cache, data, whole, killed, lost):
     folder, newest = killed
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)

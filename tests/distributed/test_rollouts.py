@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from distributed.jobs import finish, start
 from distributed.test_training import IMPORT, RUN, SIZES, flags, records
@@ -28,6 +29,7 @@ def train(run: Path, cache: Path, *arguments: str, **options):
     return start(["-m", "llama2_cpu.train", *settings, *arguments], cache, **options)
 
 
+@pytest.mark.slow
 def test_two_processes_sample_and_train_as_one(tmp_path, cache, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "rewarding.py").write_text(REWARD)

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_edits import line_edit, statement_edit
+from selected import mostly_slow
 
 from generator.disk.project import Project
 from generator.package.package import Package
@@ -99,7 +100,9 @@ def find_far_changes(package: Package, hunks: list[Hunk], texts: dict[str, str])
     return far
 
 
-@pytest.mark.parametrize(("kind", "draw"), [("line", line_edit), ("statement", statement_edit)])
+@pytest.mark.parametrize(
+    ("kind", "draw"), mostly_slow([("line", line_edit), ("statement", statement_edit)], ("statement", statement_edit))
+)
 def test_pull_then_build_gives_the_edit_back(kind, draw, capsys):
     counts: Counter[tuple[str, bool]] = Counter()
 
@@ -134,6 +137,7 @@ def test_no_edit_no_change(name):
     assert (edited.hunks, result.texts, result.accepted, result.refusals) == ([], {}, [], [])
 
 
+@pytest.mark.slow
 def test_line_that_is_woven_in_several_places():
     """An edit of one copy is refused, as are two that differ; the same edit of all copies goes home."""
     package = woven("exaone4_tpu")

@@ -1,6 +1,7 @@
 """What libraries of several tests have in common is woven once."""
 
 import functools
+import signal
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ def pytest_sessionfinish() -> None:
     """xdist kills a worker 10 s after its last test; one that compiled thousands of programs takes longer to end."""
     if measured := coverage.Coverage.current():
         measured.save()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a trainer that ran here has left a handler of its own
 
 
 @functools.lru_cache(maxsize=64)

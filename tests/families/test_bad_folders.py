@@ -27,7 +27,7 @@ def good(request, tmp_path_factory):
     folder, name = tmp_path_factory.mktemp(request.param), f"{request.param}_good"
     transformers.AutoModelForCausalLM.from_config(CONFIGS[request.param]).save_pretrained(folder / "good")
     library = fitted(request.param, name, folder / "good")
-    package = woven(name, "cpu", folder, library)
+    package = woven(name, "cpu", folder, library, parts=("huggingface",))
     return package, folder / "good", read(package, folder / "good")
 
 
@@ -51,6 +51,7 @@ def check(package, folder, expected, label) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_settings(good):
     """Each setting that is read, with each strange value; whole numbers are never negative, nor of another type."""
     package, folder, (config, expected) = good

@@ -73,10 +73,8 @@ def biases(package, model) -> dict[str, np.ndarray]:
     return {name: np.asarray(x) for name, x in arrays.items() if name.endswith("balance_bias")}
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "stacks"),
-    [("deepseek_v3", None, 2), pytest.param("scattered", SCATTERED, 5, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "text", "stacks"), [("deepseek_v3", None, 2), ("scattered", SCATTERED, 5)])
 def test_a_step_moves_each_bias_against_its_load(name, text, stacks, tmp_path):
     """Each layer is made to choose the experts of one group that is its own; the step has to find them there."""
     package = load(name, text, tmp_path)
@@ -126,7 +124,7 @@ def test_a_bias_chooses_and_does_not_weigh(package):
     weights = config.expert_scale * scores / scores.sum(axis=-1, keepdims=True)
     chosen = np.broadcast_to([4, 6], (1, 5, 2))
     expected = package.model.apply_experts(mlp.experts, x, weights, chosen) + mlp.shared(x)
-    np.testing.assert_allclose(mlp(x, None)[0], expected, atol=1e-5)
+    np.testing.assert_allclose(mlp(x, replay=None, segment_ids=None)[0], expected, atol=1e-5)
 
 
 def compare_meshes(package) -> None:
@@ -160,6 +158,7 @@ def test_the_released_size(package):
     assert products == pytest.approx(37.55e9 - 129280 * 7168, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_the_released_settings():
     text = fit(LIBRARY, "deepseek_v3", "tpu", RELEASED, "released", "config.json")
     released = tomllib.loads(text)

@@ -18,6 +18,7 @@ import torch
 import transformers
 from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
+from selected import mostly_slow
 from torch.nn.functional import logsigmoid
 
 from families import parity
@@ -42,6 +43,7 @@ MODULES = (
     "trainer",
 )
 BETA = 0.3
+MARGIN = 0.7
 
 
 def say(role: str, text: str) -> dict[str, str]:
@@ -90,6 +92,7 @@ def tuned(request, tmp_path_factory) -> tuple[SimpleNamespace, Path, list[torch.
 def settings(folder: Path, **more: object) -> dict[str, object]:
     found = dict(data=str(folder / "of_reference"), tokenizer=str(folder / "policy/tokenizer.json"), batch_size=4)
     found |= dict(sequence_length=256, accumulation=2, eval_share=0.0, preference_beta=BETA, learning_rate=1e-3)
+    found |= dict(preference_margin=MARGIN)
     return found | more
 
 
@@ -146,7 +149,10 @@ def loss_in_torch(objective: str, policy, reference, pairs: list) -> tuple[torch
         chosen, rejected = (log_likelihood(policy, *answer) for answer in pair)
         with torch.no_grad():
             first, second = (log_likelihood(reference, *answer) for answer in pair)
-        if objective == "orpo":
+        if objective == "simpo":
+            chosen, rejected = chosen / sizes[0], rejected / sizes[1]
+            losses.append(-logsigmoid(BETA * (chosen - rejected) - MARGIN))
+        elif objective == "orpo":
             chosen, rejected = chosen / sizes[0], rejected / sizes[1]
             log_odds = (chosen - rejected) - (torch.log1p(-chosen.exp()) - torch.log1p(-rejected.exp()))
             losses.append(-chosen - BETA * logsigmoid(log_odds))
@@ -167,10 +173,12 @@ def loss_in_torch(objective: str, policy, reference, pairs: list) -> tuple[torch
 
 
 # what is made of log-likelihoods does not ask which model gives them
-OBJECTIVES = [*(("llama2", objective) for objective in ("dpo", "dpo_norm", "ipo", "orpo")), ("mixtral", "dpo")]
+OBJECTIVES = [*(("llama2", objective) for objective in ("dpo", "dpo_norm", "ipo", "orpo", "simpo")), ("mixtral", "dpo")]
 
 
-@pytest.mark.parametrize(("tuned", "objective"), OBJECTIVES, indirect=["tuned"])
+@pytest.mark.parametrize(
+    ("tuned", "objective"), mostly_slow(OBJECTIVES, ("llama2", "dpo"), ("llama2", "simpo")), indirect=["tuned"]
+)
 def test_losses_and_gradients_are_those_of_formulas_in_torch(tuned, objective):
     package, folder, (policy, reference) = tuned
     config, model = package.huggingface.load_hf(folder / "policy")
@@ -259,9 +267,10 @@ def compare_meshes(package: SimpleNamespace) -> None:
     rng = np.random.default_rng(0)
     batch = batch_of(rng.integers(0, 256, (8, 33), dtype=np.int32), [5, 4, 8, 7])
     batch["weights"] *= (batch["positions"] > 1).astype(np.float32)
-    batch["reference"] = -rng.exponential(5, (8, 32)).astype(np.float32)
+    batch["reference"] = -rng.exponential(7, (8, 32)).astype(np.float32)
+    batch["answers"] = np.array([0, 3, 5, 4, 5], np.int32)[batch["segment_ids"]]
     model = package.model.Decoder(config, nnx.Rngs(0))
-    for objective in "dpo", "orpo":
+    for objective in "dpo", "orpo", "kto":
         changed = dataclasses.replace(config, objective=objective)
         value = jax.value_and_grad(
             lambda model, batch, config=changed: package.step.loss(model, batch, config), has_aux=True
@@ -277,14 +286,16 @@ def compare_meshes(package: SimpleNamespace) -> None:
                 rows = NamedSharding(mesh, PartitionSpec(rules["batch"], rules["sequence"]))
                 (ours, found), theirs = jax.jit(value)(sharded, jax.device_put(batch, rows))
             told = sums["objective"]
-            scales = sums | {
-                "objective": told | {"margin": told["chosen_reward"]}
-            }  # it is a difference of two of these
+            # margins are a difference of two of these
+            score = BETA * told["kl"] if objective == "kto" else told["chosen_reward"]
+            assert score != 0
+            scales = sums | {"objective": told | {"margin": score}}
             same = (ours, found, theirs), (loss, sums, gradient), (loss, scales, gradient)
             for one, other, scale in zip(*map(jax.tree.leaves, same), strict=True):
                 np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * jnp.abs(scale).max())
             print(objective, axes)
 
 
+@pytest.mark.slow
 def test_any_mesh_gives_what_one_device_gives(tmp_path):
-    assert len(on_eight_devices(compare_meshes, woven("llama2", "cpu", tmp_path))) == 6
+    assert len(on_eight_devices(compare_meshes, woven("llama2", "cpu", tmp_path))) == 9

@@ -15,7 +15,6 @@ import pytest
 from collectives import sends
 from flax import nnx
 from jax.interpreters import mlir
-from selected import mostly_slow
 
 from families.devices import EXPERT_MESHES, expert_mesh, on_eight_devices
 from families.test_experts import choices, densely, small
@@ -87,16 +86,10 @@ def ways(lines: list[str]) -> set[str]:
     return {line.split(") ")[1] for line in lines}
 
 
-def compare_fewer_choices(package) -> None:
-    compare_choices(package, EXPERT_MESHES[:2])
-
-
-@pytest.mark.parametrize(
-    ("compare", "meshes"), mostly_slow([(compare_fewer_choices, 2), (compare_choices, 7)], (compare_fewer_choices, 2))
-)
-def test_rows_travel_or_experts_do(compare, meshes, tmp_path):
-    found = on_eight_devices(compare, spread("mixtral", "cpu", tmp_path))
-    assert len(found) == meshes * 3 and ways(found) == {"rows travel", "experts travel"}
+@pytest.mark.slow
+def test_rows_travel_or_experts_do(tmp_path):
+    found = on_eight_devices(compare_choices, spread("mixtral", "cpu", tmp_path))
+    assert len(found) == len(EXPERT_MESHES) * 3 and ways(found) == {"rows travel", "experts travel"}
 
 
 def ragged_all_to_all(operand, output, starts, sizes, places, received, *, axis_name, axis_index_groups):

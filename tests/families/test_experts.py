@@ -114,10 +114,11 @@ def router_logits(package, model, batch) -> tuple[list[np.ndarray], np.ndarray]:
     x, found = model.embedding(batch["tokens"], "float32"), []
     for number in range(model.config.layers):
         layer = jax.tree.map(lambda leaf, number=number: leaf[number], model.layers)
-        shared = batch["positions"], angles, batch["segment_ids"], None, None
-        h = x + layer.attention(layer.attention_norm(x), *shared)[0]
+        shared = {name: batch[name] for name in ("positions", "segment_ids")}
+        shared |= {"angles": angles, "pages": None, "cache": None}
+        h = x + layer.attention(layer.attention_norm(x), **shared)[0]
         found.append(np.array(layer.mlp.router(layer.mlp_norm(h))).reshape(-1, model.config.experts))
-        x = layer(x, *shared)[0]
+        x = layer(x, replay=None, **shared)[0]
     return found, batch["segment_ids"].ravel() > 0
 
 

@@ -62,6 +62,7 @@ def test_training_sums_what_each_document_gives_alone(loaded):
         assert float(sums["targets"]) == sum(size - 1 for lengths in DOCUMENTS for size in lengths)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draft_tokens", [0, 2])
 def test_serving_gives_what_each_text_gives_alone(loaded, draft_tokens):
     """With continuous batching, chunked prefill, shared prefixes, and sequences that outgrow the original context."""

@@ -8,6 +8,7 @@ import importlib
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from flax import nnx
 
 from families import parity
@@ -124,6 +125,7 @@ def package(base: str, text: str, folder, *, without: str = "", more: str = ""):
     return write(weave("own", "cpu", Library({**LIBRARY.files, **files})), folder)
 
 
+@pytest.mark.slow
 def test_a_head_bias_knows_its_part_of_the_vocabulary_and_the_loss_its_batch(tmp_path):
     folder = package("llama2", HEAD, tmp_path, without='"data/packing"')
     loaded = parity.load_package(folder)

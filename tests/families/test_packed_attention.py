@@ -22,6 +22,7 @@ def compare_documents(package) -> None:
     compare_with_one(package, config, lambda model: model.layers.attention.query.kernel, segment_ids=segment_ids)
 
 
+@pytest.mark.slow
 def test_any_mesh_gives_what_one_device_gives(tmp_path):
     package = woven("llama2", "gpu", tmp_path, parts=PARTS)
     assert (tmp_path / "llama2_gpu" / FILE).exists()

@@ -121,6 +121,7 @@ def count_collectives(package) -> None:
         print(refused.value)
 
 
+@pytest.mark.slow
 def test_stages_send_microbatches_and_the_batch_twice(tmp_path):
     """A microbatch to the next stage, forwards and backwards; parameters only with repeats, and once in each direction."""
     once, twice, *refused = on_eight_devices(count_collectives, woven("llama2", "cpu", tmp_path))

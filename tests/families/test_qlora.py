@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from selected import mostly_slow
 
 from families.devices import MESHES, expert_mesh, on_eight_devices
 from families.weaving import woven
@@ -59,7 +58,8 @@ def compare_formats(package) -> None:
             print(form, "same on", mesh.shape_tuple)
 
 
-@pytest.mark.parametrize("name", mostly_slow(NAMES, "qwen3_moe"))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
 def test_any_number_of_devices_computes_what_lora_does_with_these_kernels(name, tmp_path):
     package = woven(name, "cpu", tmp_path, parts=("all", "qlora"))
     said = on_eight_devices(compare_formats, package)

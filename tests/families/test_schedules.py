@@ -69,7 +69,7 @@ def record_rank_gaps(package, gaps: list, monkeypatch) -> None:
     monkeypatch.setattr(module, "highest", highest)
 
 
-@pytest.mark.parametrize("family", mostly_slow(SIZES, "deepseek_v32", "lfm2"))
+@pytest.mark.parametrize("family", mostly_slow(SIZES, "lfm2"))
 def test_any_schedule_gives_what_one_pass_gives(family, tmp_path, monkeypatch):
     package = woven(family, "cpu", tmp_path)
     engine = package.engine
@@ -132,7 +132,8 @@ def test_any_schedule_gives_what_one_pass_gives(family, tmp_path, monkeypatch):
     assert worst < 1e-4 and cached and (preempted or SCHEDULES < 100)
 
 
-@pytest.mark.parametrize("family", mostly_slow(SIZES, "lfm2"))
+@pytest.mark.slow
+@pytest.mark.parametrize("family", SIZES)
 def test_a_saved_model_is_served_as_it_is(family, tmp_path):
     package = woven(family, "cpu", tmp_path)
     engine, weights = package.engine, importlib.import_module(f"{package.engine.__package__}.weights")

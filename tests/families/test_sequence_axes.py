@@ -106,6 +106,7 @@ def compare_collectives(package) -> None:
         print("equal", axis)
 
 
+@pytest.mark.slow
 def test_devices_send_what_their_axis_promises(tmp_path):
     assert len(on_eight_devices(compare_collectives, woven("llama2", "cpu", tmp_path))) == len(PROMISED)
 
@@ -143,5 +144,6 @@ def compare_kernels(package) -> None:
         data.abstract_batch(config, mesh)
 
 
+@pytest.mark.slow
 def test_the_kernel_of_tpus_attends_over_devices(tmp_path):
     assert len(on_eight_devices(compare_kernels, woven("llama2", "tpu", tmp_path))) == 2

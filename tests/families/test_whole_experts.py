@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from collectives import sends
 from flax import nnx
-from selected import mostly_slow
 
 from families.devices import expert_mesh, on_eight_devices
 from families.test_exchange import close, compare_models, dense_loop, spread, with_gradients
@@ -43,20 +42,11 @@ def compare_loop(package, meshes=MESHES) -> None:
             print(which, sizes)
 
 
-def compare_fewer_loops(package) -> None:
-    compare_loop(package, MESHES[1:3])
-
-
-@pytest.mark.parametrize(
-    ("target", "compare", "meshes"),
-    mostly_slow(
-        [("cpu", compare_fewer_loops, 2), ("cpu", compare_loop, 4), ("gpu", compare_loop, 4)],
-        ("cpu", compare_fewer_loops, 2),
-    ),
-)
-def test_each_device_adds_what_its_experts_make(target, compare, meshes, tmp_path):
-    found = on_eight_devices(compare, spread("mixtral", target, tmp_path, "model/whole_experts"))
-    assert len(found) == 3 * meshes
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["cpu", "gpu"])
+def test_each_device_adds_what_its_experts_make(target, tmp_path):
+    found = on_eight_devices(compare_loop, spread("mixtral", target, tmp_path, "model/whole_experts"))
+    assert len(found) == 3 * len(MESHES)
 
 
 def compare_whole_models(package) -> None:

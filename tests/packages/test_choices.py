@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from selected import mostly_slow
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = {
@@ -20,7 +19,8 @@ TESTS = {
 }
 
 
-@pytest.mark.parametrize(("architecture", "target", "part"), mostly_slow(TESTS, ("llama2", "cpu", "int8")))
+@pytest.mark.slow
+@pytest.mark.parametrize(("architecture", "target", "part"), TESTS)
 def test_its_own_tests_pass(architecture, target, part, tmp_path):
     environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     build = ["generator", "build", architecture, f"--target={target}", "--with", part, "--out", str(tmp_path)]

@@ -29,6 +29,8 @@ TOGETHER = (
     "train/progress_bar",
     "train/tensorboard",
     "train/loss_curve",
+    "report/curves",
+    "report/report",
     "train/compile_cache",
     "train/goodput",
     "train/preemption",

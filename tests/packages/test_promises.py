@@ -224,6 +224,7 @@ def test_committed_files_are_those_that_weaving_gives():
             assert (ROOT / "generated" / package.name / path).read_text() == text, path
 
 
+@pytest.mark.slow  # the loom prints by black itself
 @pytest.mark.parametrize("name", [combination.name for combination in COMMITTED])
 def test_black_leaves_committed_packages_alone(name):
     """As teams that format what they commit with it would have every file changed."""

@@ -8,8 +8,9 @@ import pytest
 from browser import started_browser
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
+from tokenizers import Tokenizer
 
-from robustness.serving import answer, request
+from robustness.serving import SPECIAL, TEMPLATE, answer, request, save_model, served
 
 pytest.importorskip("starlette", reason="needs starlette and uvicorn: pip install '.[serve]'")
 
@@ -97,3 +98,44 @@ def test_what_is_deleted_while_it_is_answered_does_not_come_back(driver):
     find(driver, "[name=delete]").click()
     WebDriverWait(driver, 60).until(lambda _: driver.execute_script("return form.stop.disabled"))
     assert driver.execute_script(kept) == before
+
+
+@pytest.fixture
+def thinking(server, tmp_path):
+    """A server whose chats begin with thoughts, which one of the tokens that its model says to `a` ends."""
+    folder = tmp_path / "hf"
+    save_model(folder)
+    path = folder / "tokenizer.json"
+    prompt = "<s>user\na</s>\n<s>assistant\n<think>"
+    ids = Tokenizer.from_file(str(path)).encode(prompt, add_special_tokens=False).ids
+    said = asked(server, "/v1/completions", prompt=ids, return_token_ids=True)["choices"][0]["token_ids"]
+    names = json.loads(path.read_text())
+    end = next(x for x in names["added_tokens"] if x["id"] in said[5:] and x["id"] not in said[:5])
+    assert end["content"] in SPECIAL[2:]
+    end["content"] = "</think>"
+    path.write_text(json.dumps(names))
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": TEMPLATE + "<think>{# </think> #}"}))
+    with served(folder) as found:
+        yield found
+
+
+def test_thoughts_are_above_the_answer(driver, thinking):
+    """Closed, as text, also after the page is loaded again; where probabilities are shown, among the tokens."""
+    driver.get(f"http://127.0.0.1:{thinking[1]}/")
+    messages = [{"role": "user", "content": "a"}]
+    message = asked(thinking, "/v1/chat/completions", messages=messages)["choices"][0]["message"]
+    assert message["reasoning_content"] and message["content"]
+    say(driver, "a", chat=True, logprobs=False)
+    parts = "return [...arguments[0].childNodes].map(x => [x.nodeName, x.textContent]).filter(x => x[1])"
+    wanted = [["DETAILS", "thoughts" + message["reasoning_content"]], ["#text", message["content"]]]
+    for _ in range(2):
+        driver.execute_script("document.querySelector('article.assistant').normalize()")
+        assert driver.execute_script(parts, find(driver, "article.assistant")) == wanted
+        assert find(driver, "article details").get_attribute("open") is None
+        assert driver.execute_script("return document.querySelector('article summary').nextSibling.nodeName") == "#text"
+        driver.refresh()
+    find(driver, "[name=new]").click()
+    say(driver, "a", chat=True, logprobs=True)
+    assert not driver.find_elements(By.CSS_SELECTOR, "article details")
+    assert "</think>" in articles(driver)[1][1]

@@ -24,7 +24,7 @@ from ..request import Request
 from ..rollouts import Rollouts
 from ..settings import EngineSettings, SamplingParams
 from ..sources import Texts, saving
-from ..step import grpo_loss, loss
+from ..step import grpo_loss, loss, new_state, train_step
 from ..trainer import train
 from .engines import WIDE, wide_model
 
@@ -123,6 +123,7 @@ def test_ratios_are_clipped(settings, per):
     batch["reference"] = np.where(batch["weights"] > 0, logprobs + lead, 1e9)
     total, sums = jax.jit(lambda model: loss(model, batch, config))(wide_model())
     wanted = clipped = count = 0.0
+    weighed, squares = [], []
     each = zip(batch["weights"] > 0, -moved, lead, batch["advantages"], strict=True)
     for places, moves, leads, advantages in each:
         length = places.sum()
@@ -133,9 +134,15 @@ def test_ratios_are_clipped(settings, per):
         divergence = np.sum(np.exp(leads[places]) - leads[places] - 1)  # equation 4 of GRPO
         wanted, count = wanted + weight * (0.3 * divergence - gains.sum()), count + weight * length
         clipped += weight * np.sum(gains < ratios * advantage)
+        weighed, squares = [*weighed, weight * ratios.sum()], [*squares, weight * np.sum(ratios**2)]
     assert clipped > 0
     np.testing.assert_allclose(total, wanted, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose((sums["targets"], sums["objective"]["clipped"]), (count, clipped), rtol=1e-5)
+    state = new_state(config, jax.tree.map(jnp.copy, wide_model()))
+    metrics = jax.jit(train_step, static_argnums=2)(state, batch, config)[1]
+    share = sum(weighed) ** 2 / (count * sum(squares))
+    np.testing.assert_allclose(metrics["train/effective_sample_share"], share, rtol=1e-4)
+    assert share < 0.9
 
 
 def test_a_stopped_run_goes_on_to_the_bit(settings, tmp_path):
@@ -297,7 +304,8 @@ def test_missing_rewards_count_nowhere(settings, tmp_path, share, scales):
         assert np.any(gradient, axis=1).tolist() == is_known
     line = json.loads((tmp_path / "completions.jsonl").read_text().splitlines()[0])
     assert line["reward"] == rewards[0]
-    found.generate = lambda prompts, places: requests[: len(prompts)]
+    found.policy = lambda: None
+    found.generate = lambda prompts, places, model: requests[: len(prompts)]
     batch, *_ = found.held_out()
     sums = found.evaluate(None, batch)
     known = [(reward, len(x.tokens)) for reward, x in zip(rewards[:size], requests, strict=False) if reward is not None]

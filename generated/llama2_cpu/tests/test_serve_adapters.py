@@ -19,7 +19,7 @@ from ..engine import Engine, replace_weights
 from ..errors import InputError
 from ..huggingface import hf_layer_tensors, load_hf, save_hf
 from ..model import Decoder
-from ..peft import adapter_layouts, empty_adapters, read_adapter
+from ..peft import linear_maps, peft_modules, read_adapter
 from ..settings import EngineSettings, SamplingParams
 from .engines import WIDE, drafting, scoring
 from .served import ask, complete, save_served, served
@@ -59,7 +59,7 @@ def folder(tmp_path_factory):
     """The base, two adapters, of which one has a part of the modules, and the base with each merged into it."""
     folder = tmp_path_factory.mktemp("adapters")
     save_hf(BASE, base(), folder / "base")
-    modules = [module for _, _, module, _ in adapter_layouts(empty_adapters(BASE, 1), BASE)]
+    modules = [name for name in peft_modules(linear_maps(BASE), BASE) if ".experts." not in name]
     weights = load_file(folder / "base/model.safetensors")
     for name, added in {
         "one": save_adapter(folder / "one", 3, modules),

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
+from ..choices import ToolCalls
 from ..request import Request
 from ..settings import SamplingParams
 from ..tokenizer import FileTokenizer
-from ..tool_parser import ToolCalls
 from .served import module, save_served
 
 

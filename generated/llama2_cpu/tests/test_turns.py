@@ -91,7 +91,7 @@ def test_the_model_learns_from_what_it_sampled_alone(settings):
     assert not batch["advantages"][~sampled].any() and np.ptp(batch["advantages"][sampled]) > 0
     prompts = found.prompts
     seeds = [7, 8, 9]
-    talks = found.generate(prompts, seeds)
+    talks = found.generate(prompts, seeds, found.policy())
     turns = []
     for talk in talks:
         given = np.isnan(talk.logprobs)
@@ -113,7 +113,7 @@ def test_the_model_learns_from_what_it_sampled_alone(settings):
         )
         turns.append(count)
     assert max(turns) == 3
-    (alone,) = found.generate([prompts[1]], [8])
+    (alone,) = found.generate([prompts[1]], [8], found.policy())
     assert (alone.tokens, alone.messages) == (talks[1].tokens, talks[1].messages)
 
 
@@ -148,7 +148,7 @@ def test_a_stopped_run_goes_on_to_the_bit(settings, tmp_path):
 def test_functions_that_do_not_end_end_the_chat(settings, name, capfd):
     config = dataclasses.replace(WIDE, **settings | {"environment_function": f"answering:{name}"}, reward_seconds=1.0)
     found = rollouts(config)
-    talks = found.generate(found.prompts, [7, 8, 9])
+    talks = found.generate(found.prompts, [7, 8, 9], found.policy())
     assert len(talks[1].messages) == 1 < max(len(talk.messages) for talk in talks)
     assert [talk.is_unfinished for talk in talks] == [False, True, False]
     assert f"answering:{name}: on the completion" in (said := capfd.readouterr().err) and ": taken as None" in said
