@@ -1,4 +1,4 @@
-"""Experts that training is given, in place of those that its router would choose.
+"""Routing replay: training uses the experts that the engine chose, in place of those of its own router.
 
 Their weights are those of the router's own scores, so that it has a gradient.
 

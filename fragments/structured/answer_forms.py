@@ -137,7 +137,8 @@ def argument_rules(rule: str, name: str, schema: dict[str, Any], form: Format, s
 
     Raises InputError for schemas that say more than such rules can.
     """
-    properties, required = schema.get("properties", {}), schema.get("required", [])
+    properties = schema.get("properties", {})
+    required = schema.get("required", [])
     texts = [argument for argument, part in properties.items() if is_text(part)]
     bounded = [x for x in texts if properties[x].keys() - ANNOTATIONS]
     if (odd := schema.keys() - OBJECT_KEYS - ANNOTATIONS) or bounded or {*required} - {*properties}:

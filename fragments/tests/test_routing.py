@@ -36,9 +36,9 @@ AUXILIARY = {f.name: 0.0 for f in dataclasses.fields(WIDE) if f.name in ("load_b
 
 def used_experts(model: Decoder, batch: dict[str, Array], config: Config) -> Array:
     """Returns the experts [B, T, L, A] that a pass over a batch uses."""
-    given = {name: batch[name] for name in ("tokens", "positions", "segment_ids")}
-    found = jax.tree.leaves(model.hidden(**given, replay=replayed_experts(batch, config)))
-    return routes_by_token([x for x in found if jnp.issubdtype(x.dtype, jnp.integer)], config)
+    inputs = {name: batch[name] for name in ("tokens", "positions", "segment_ids")}
+    outputs = jax.tree.leaves(model.hidden(**inputs, replay=replayed_experts(batch, config)))
+    return routes_by_token([x for x in outputs if jnp.issubdtype(x.dtype, jnp.integer)], config)
 
 
 def some(prompt, completion):
@@ -51,9 +51,9 @@ def rollouts(tmp_path) -> Rollouts:
     (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, rows)))
     made = dict(data=str(tmp_path / "prompts.jsonl"), reward=f"{__name__}:some", objective="grpo", group_size=2)
     config = dataclasses.replace(WIDE, **made, **AUXILIARY, completion_tokens=12)
-    found = Rollouts(config, NamedSharding(make_mesh(1, 1, 1), PartitionSpec()))
-    found.follow(wide_model, lambda policy: None, None)
-    return found
+    rollouts = Rollouts(config, NamedSharding(make_mesh(1, 1, 1), PartitionSpec()))
+    rollouts.follow(wide_model, lambda policy: None, None)
+    return rollouts
 
 
 def moved(model: Decoder, size: float) -> Decoder:
@@ -91,15 +91,15 @@ def test_training_uses_the_experts_of_the_engine(rollouts):
     """Where its own router would choose others; padding and completions without a reward go where it chooses."""
     batch = next(rollouts)
     config = rollouts.config
-    given = batch["experts"]
-    is_given = batch["segment_ids"] > 0
-    assert np.all((given >= 0) == is_given[:, :, None, None])
-    free = batch | {"experts": np.full_like(given, -1)}
+    engines = batch["experts"]
+    is_sampled = batch["segment_ids"] > 0
+    assert np.all((engines >= 0) == is_sampled[:, :, None, None])
+    free = batch | {"experts": np.full_like(engines, -1)}
     model = moved(wide_model(), 0.1)
     used = jax.jit(lambda model, batch: used_experts(model, batch, config))
     replayed, own = (np.asarray(used(model, x)) for x in (batch, free))
-    np.testing.assert_array_equal(replayed[is_given], given[is_given])
-    np.testing.assert_array_equal(replayed[~is_given][:, :1], own[~is_given][:, :1])  # before attention mixes tokens
+    np.testing.assert_array_equal(replayed[is_sampled], engines[is_sampled])
+    np.testing.assert_array_equal(replayed[~is_sampled][:, :1], own[~is_sampled][:, :1])  # until attention
     assert 0.02 < np.mean(np.sort(own) != np.sort(replayed))
     gradient = jax.jit(jax.grad(lambda model: loss(model, batch, config)[0]))(model)
     routers = [x for path, x in jax.tree_util.tree_leaves_with_path(gradient) if "router" in jax.tree_util.keystr(path)]
