@@ -89,12 +89,12 @@ PACKAGE_TESTS := ../../$(BIN)/python -m pytest -p children -c /dev/null --rootdi
 # packages are tested where they differ: what is no kernel and no launch once, on llama2_cpu; of the other families'
 # packages kernels, the KV cache and MTP layers; their models are compared with transformers by tests/families
 PACKAGES := glm4_moe_tpu/tests/test_draft_mtp.py gemma3_tpu/tests/test_window_pages.py \
-	qwen2_tpu/tests/test_adapter_file.py \
+	qwen2_tpu/tests/test_adapter_file.py qwen3_moe_cpu/tests/test_routing.py \
 	gemma2_tpu/tests/test_pages_kernel.py llama2_cpu llama2_tpu/tests/test_compile.py \
 	$(addsuffix /tests/test_attention.py,llama2_gpu llama2_tpu llama4_tpu)
 ALL_PACKAGES := $(PACKAGES) llama2_gpu/tests/test_model.py llama2_tpu/tests/test_model.py \
 	$(addsuffix /tests/test_pages_kernel.py,llama2_tpu llama4_tpu) */tests/test_reference.py */tests/test_attention.py
-# tests of packages that take long, of which shorter ones say nearly the same: make test-all runs them
+# tests of packages that take long, some of which no shorter one stands for: make test-all runs them
 LONG := @../../tests/long.txt
 
 # programs that processes of tests compile are kept for a week

@@ -54,7 +54,7 @@ def _(others, written, modules, maps, adapted):
 @splice("test_adapter_file.targets", optional=True)
 def _(config, targets):
     names = {path.rpartition(".")[2] for path in linear_maps(config)} if targets == "all" else {*targets.split(",")}
-    targets = ",".join(names - {"gate", "up", "down"})  # of experts or of what has their names
+    targets = ",".join(sorted(names - {"gate", "up", "down"}))  # of experts or of what has their names
 
 
 @splice("test_adapter_file.modules", optional=True)

@@ -18,7 +18,7 @@ requires("data/pairs")
 
 
 class TrainConfig:
-    # of dpo, dpo_norm, ipo: how strongly the reference holds; orpo: weight of the odds; simpo: scale of rewards
+    # of dpo, dpo_norm, ipo, kto: how strongly the reference holds; orpo: weight of the odds; simpo: scale of rewards
     preference_beta: Annotated[float, 1e-6, 1e6] = 0.1
     preference_margin: Annotated[float, 0, 1e6] = 0.5  # of simpo: by how much the chosen reward is to be higher (gamma)
 

@@ -16,8 +16,8 @@ from selected import mostly_slow
 from families.weaving import LIBRARY, batch_of, woven
 
 CASES = [(name, part) for name in LIBRARY.architectures() for part in ("lora", "dora")]
-# one tensor for three maps; latents and experts; experts in one tensor; plain; biases and transposed weights
-QUICK = [("llama2", "dora")]
+# plain; experts in one tensor
+QUICK = [("llama2", "dora"), ("granitemoe", "lora")]
 
 
 def adapted(model) -> dict[str, nnx.Module]:

@@ -54,7 +54,6 @@ def train(package, config, model, steps: int):
     return state, losses
 
 
-@pytest.mark.slow
 def test_adapters_alone_learn_and_the_export_has_them_merged(imported):
     package, folder, reference_class = imported
     config, model = package.huggingface.load_hf(folder / "theirs")

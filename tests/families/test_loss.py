@@ -12,6 +12,7 @@ import optax
 import pytest
 from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
+from selected import mostly_slow
 
 from families.devices import MESHES, on_eight_devices
 from families.weaving import batch_of, variant
@@ -63,10 +64,12 @@ def sums(program: str) -> list[list[int]]:
 
 
 # a head of its own; tied, with a bias, its logits capped; with a product that has a gradient of its own
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "target", "more"),
-    [("llama2", "cpu", ()), ("gemma2", "cpu", ("model/head_bias",)), ("llama2", "gpu", ("model/head_bias",))],
+    mostly_slow(
+        [("llama2", "cpu", ()), ("gemma2", "cpu", ("model/head_bias",)), ("llama2", "gpu", ("model/head_bias",))],
+        ("gemma2", "cpu", ("model/head_bias",)),
+    ),
 )
 def test_chunks_over_devices(family, target, more, tmp_path):
     """No device holds all logits; of the head's gradient it sums its own part alone."""

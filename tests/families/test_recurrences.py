@@ -150,14 +150,14 @@ def test_the_delta_rule_of_channels_in_parts_equals_the_recurrence(models, cases
                 np.testing.assert_allclose(y, expected[:, start:end], atol=1e-10)
 
 
-@pytest.mark.slow
-def test_steps_of_lightning_attention_equal_the_recurrence(tmp_path):
+@pytest.mark.parametrize("cases", mostly_slow([4, 200], 4))
+def test_steps_of_lightning_attention_equal_the_recurrence(tmp_path, cases):
     """Steps with padding, or with a state after each token."""
     rng = np.random.default_rng(0)
     package = woven("minimax", "cpu", tmp_path, parts=("serve",)).model.__package__
     attend_after = importlib.import_module(f"{package}.states").linear_attention_after
     with jax.enable_x64(True), jax.disable_jit():
-        for _ in range(200):
+        for _ in range(cases):
             q, k, v, *_ = delta_inputs(rng)
             B, T, N, _ = q.shape
             rates, start = rng.exponential(0.1, N), 0

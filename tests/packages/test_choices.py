@@ -12,6 +12,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = {
     ("llama3", "cpu", "qlora"): "test_qlora",
+    ("llama2", "cpu", "dora"): "test_adapter_file",
+    ("qwen3_moe", "cpu", "lora"): "test_adapter_file",
+    ("llama2", "cpu", "reward_model"): "test_train",
     ("llama2", "cpu", "fp8"): "test_low_precision",
     ("llama2", "cpu", "int8"): "test_low_precision",
     ("llama2", "gpu", "packed_attention"): "test_packed_attention",
