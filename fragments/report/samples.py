@@ -31,17 +31,19 @@ def last_group(path: epath.Path, size: int) -> list[dict[str, Any]]:
 def shown_text(prompt: str | list[dict[str, Any]]) -> str:
     """Returns a text, or messages with their roles, as HTML."""
     if not isinstance(prompt, str):
-        prompt = "\n\n".join(f"{message['role']}: {message['content']}" for message in prompt)
+        prompt = "\n\n".join(f"{x['role']}: {x.get('content') or json.dumps(x.get('tool_calls'))}" for x in prompt)
     return html.escape(prompt if len(prompt) <= LENGTH else f"{prompt[:LENGTH]} ... {len(prompt):,} characters")
 
 
 def draw_samples(records: list[dict[str, Any]]) -> str:
-    """Returns a prompt, and what the model made of it, with its rewards."""
+    """Returns a prompt, and what the model made of it, with its rewards; nothing before the first round is written."""
+    if not records:
+        return ""
     boxes = f"<p>prompt</p><pre>{shown_text(records[0]['prompt'])}</pre>"
     for record in records[:SHOWN]:
         reward = "no reward" if record["reward"] is None else f"reward {record['reward']:.4g}"
         boxes += f"<p>{reward}</p><pre>{shown_text(record['completion'])}</pre>"
-    return f'<h2>Samples of rollout {records[0]["round"]}</h2><div class="samples">{boxes}</div>'
+    return f'<h2>Samples of rollout {html.escape(str(records[0]["round"]))}</h2><div class="samples">{boxes}</div>'
 
 
 @splice("Report.results")

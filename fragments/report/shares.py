@@ -1,5 +1,7 @@
 """Where a run's time went, in its report."""
 
+import html
+
 from generator.language import requires, splice
 from generator.language.roles import draw_charts
 
@@ -9,7 +11,7 @@ requires("report/report", "goodput")
 def draw_shares(shares: dict[str, float]) -> str:
     """Returns a bar for each part of the time; nothing before the first evaluation or checkpoint."""
     bars = (
-        f'<div>{part.removeprefix("goodput/")}<b style="width:{share:.1%}"></b>{share:.1%}</div>'
+        f'<div>{html.escape(part.removeprefix("goodput/"))}<b style="width:{share:.1%}"></b>{share:.1%}</div>'
         for part, share in shares.items()
     )
     return f'<h2>Where the time of this start went</h2><div class="shares">{"".join(bars)}</div>' if shares else ""

@@ -76,7 +76,8 @@ def as_messages(items: Any) -> list[dict[str, Any]]:
         elif kind == "reasoning":
             parts = item.get("content") or item.get("summary") or []
             thoughts = "".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
-            messages.append({"role": "assistant", "content": None, "reasoning_content": thoughts})
+            said = turn()
+            said["reasoning_content"] = said.get("reasoning_content", "") + thoughts
         else:
             raise refuse_field(
                 "input", f"no item of type {kind!r} is supported: message, function_call, and its output"
