@@ -118,7 +118,14 @@ def argument_rules(rule: str, name: str, schema: dict[str, Any], form: Format, s
 
     Raises InputError for schemas that say more than such rules can.
     """
-    properties, required = schema.get("properties", {}), schema.get("required", [])
+    properties = schema.get("properties", {})
+    required = schema.get("required", [])
+    if not (isinstance(properties, dict) and isinstance(required, list) and all(isinstance(x, str) for x in required)):
+        raise InputError(f"the parameters of {name}: properties must be an object, and required a list of names")
+    properties = {argument: {} if part is True else part for argument, part in properties.items()}
+    for argument, part in properties.items():
+        if not (isinstance(part, dict) and isinstance(part.get("enum", []), list)):
+            raise InputError(f"the parameters of {name}: {argument} must be a schema whose enum, if any, is a list")
     texts = [argument for argument, part in properties.items() if is_text(part)]
     bounded = [x for x in texts if properties[x].keys() - ANNOTATIONS]
     if (odd := schema.keys() - OBJECT_KEYS - ANNOTATIONS) or bounded or {*required} - {*properties}:
@@ -133,8 +140,11 @@ def argument_rules(rule: str, name: str, schema: dict[str, Any], form: Format, s
         each += [f"({body})" if argument in required else f"({body})?"]
         if argument not in texts:
             rules += [f"{value}: {json_rule(part | shared)} {spelled(after, special)}"]
-        elif choices := part.get("enum", [part["const"]] if "const" in part else []):
-            rules += [f"{value}: ({' | '.join(map(json.dumps, choices))}) {spelled(after, special)}"]
+        elif "enum" in part or "const" in part:
+            choices = [json.dumps(x) for x in part.get("enum", [part.get("const")]) if isinstance(x, str)]
+            if not choices:
+                raise InputError(f"the parameters of {name}: no text is a value of {argument}")
+            rules += [f"{value}: ({' | '.join(choices)}) {spelled(after, special)}"]
         else:
             rules += text_rules(value, after, special)
     return [f"{rule}: {' '.join(each)}", *rules] if each else [f'{rule}: ""']

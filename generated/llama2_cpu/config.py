@@ -74,7 +74,7 @@ class TrainConfig:
     logits_per_chunk: PositiveInt = 536_870_912  # logits of a device at a time; if it has more, it computes them twice
     gradient_dtype: Literal["float32", "bfloat16"] = "float32"  # dtype of the gradients of matrices and of their sums
     z_loss: NonNegativeFloat = 0.0  # weight of the squared log normalizer of the softmax; not in train/loss; 0: none
-    # of dpo, dpo_norm, ipo: how strongly the reference holds; orpo: weight of the odds; simpo: scale of rewards
+    # of dpo, dpo_norm, ipo, kto: how strongly the reference holds; orpo: weight of the odds; simpo: scale of rewards
     preference_beta: Annotated[float, 1e-6, 1e6] = 0.1
     preference_margin: Annotated[float, 0, 1e6] = 0.5  # of simpo: by how much the chosen reward is to be higher (gamma)
     desirable_weight: NonNegativeFloat = 1.0  # of kto: weight of the losses of rows whose label is true

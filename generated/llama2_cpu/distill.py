@@ -21,8 +21,10 @@ def distill_loss(
 
     log_likelihood: of the teacher's likeliest tokens, [B, T, K].
     """
-    teacher, weights = batch["top_logprobs"], batch["weights"]
-    rest, own_rest = log_rest(teacher), log_rest(log_likelihood)
+    teacher = batch["top_logprobs"]
+    weights = batch["weights"]
+    rest = log_rest(teacher)
+    own_rest = log_rest(log_likelihood)
     divergence = jnp.sum(jnp.exp(teacher) * (teacher - log_likelihood), axis=-1)  # [B, T]
     divergence += jnp.exp(rest) * (rest - own_rest)
     return config.distill_temperature**2 * jnp.sum(divergence * weights), jnp.sum(weights), {}

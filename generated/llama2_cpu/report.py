@@ -26,7 +26,7 @@ from .curves import Curve, draw_charts, format_number
 def draw_shares(shares: dict[str, float]) -> str:
     """Returns a bar for each part of the time; nothing before the first evaluation or checkpoint."""
     bars = (
-        f'<div>{part.removeprefix("goodput/")}<b style="width:{share:.1%}"></b>{share:.1%}</div>'
+        f'<div>{html.escape(part.removeprefix("goodput/"))}<b style="width:{share:.1%}"></b>{share:.1%}</div>'
         for part, share in shares.items()
     )
     return f'<h2>Where the time of this start went</h2><div class="shares">{"".join(bars)}</div>' if shares else ""
@@ -52,17 +52,19 @@ def last_group(path: epath.Path, size: int) -> list[dict[str, Any]]:
 def shown_text(prompt: str | list[dict[str, Any]]) -> str:
     """Returns a text, or messages with their roles, as HTML."""
     if not isinstance(prompt, str):
-        prompt = "\n\n".join(f"{message['role']}: {message['content']}" for message in prompt)
+        prompt = "\n\n".join(f"{x['role']}: {x.get('content') or json.dumps(x.get('tool_calls'))}" for x in prompt)
     return html.escape(prompt if len(prompt) <= LENGTH else f"{prompt[:LENGTH]} ... {len(prompt):,} characters")
 
 
 def draw_samples(records: list[dict[str, Any]]) -> str:
-    """Returns a prompt, and what the model made of it, with its rewards."""
+    """Returns a prompt, and what the model made of it, with its rewards; nothing before the first round is written."""
+    if not records:
+        return ""
     boxes = f"<p>prompt</p><pre>{shown_text(records[0]['prompt'])}</pre>"
     for record in records[:SHOWN]:
         reward = "no reward" if record["reward"] is None else f"reward {record['reward']:.4g}"
         boxes += f"<p>{reward}</p><pre>{shown_text(record['completion'])}</pre>"
-    return f'<h2>Samples of rollout {records[0]["round"]}</h2><div class="samples">{boxes}</div>'
+    return f'<h2>Samples of rollout {html.escape(str(records[0]["round"]))}</h2><div class="samples">{boxes}</div>'
 
 
 INTERVAL = 20  # seconds between two pages at least

@@ -76,7 +76,8 @@ def as_messages(items: Any) -> list[dict[str, Any]]:
         elif kind == "reasoning":
             parts = item.get("content") or item.get("summary") or []
             thoughts = "".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
-            messages.append({"role": "assistant", "content": None, "reasoning_content": thoughts})
+            said = turn()
+            said["reasoning_content"] = said.get("reasoning_content", "") + thoughts
         else:
             raise refuse_field(
                 "input", f"no item of type {kind!r} is supported: message, function_call, and its output"
@@ -153,6 +154,7 @@ class Output:
     def __init__(self) -> None:
         self.items: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
+        self.logprobs: list[dict[str, Any]] = []  # of tokens whose text is not in a message yet
         self.is_open = False  # whether the last item grows
         self.count = 0  # events so far
 
@@ -177,7 +179,7 @@ class Output:
     def place(self) -> dict[str, Any]:
         return {"item_id": self.items[-1]["id"], "output_index": len(self.items) - 1}
 
-    def add(self, kind: str, text: str, logprobs: list[dict[str, Any]]) -> None:
+    def add(self, kind: str, text: str) -> None:
         """Adds text to a message, or to thoughts (`reasoning`), which begins if the last item is another."""
         is_message = kind == "message"
         part: dict[str, Any] = {"type": "output_text" if is_message else "reasoning_text", "text": ""}
@@ -189,9 +191,11 @@ class Output:
             self.note("content_part.added", **self.place(), content_index=0, part=dict(part))
         (part,) = self.items[-1]["content"]
         part["text"] += text
-        more = {"logprobs": logprobs} if is_message else {}
+        more = {}
         if is_message:
-            part["logprobs"] = part["logprobs"] + logprobs
+            more = {"logprobs": self.logprobs}
+            part["logprobs"] = part["logprobs"] + self.logprobs
+            self.logprobs = []
         self.note(f"{part['type']}.delta", **self.place(), content_index=0, delta=text, **more)
 
     def add_call(self, call: dict[str, Any]) -> None:
@@ -210,6 +214,9 @@ class Output:
         item["status"] = status
         self.is_open = False
         for part in item.get("content", ()):
+            if "logprobs" in part:  # of tokens without text at its end too
+                part["logprobs"] = part["logprobs"] + self.logprobs
+                self.logprobs = []
             more = {"logprobs": part["logprobs"]} if "logprobs" in part else {}
             self.note(f"{part['type']}.done", **self.place(), content_index=0, text=part["text"], **more)
             self.note("content_part.done", **self.place(), content_index=0, part=dict(part))
@@ -221,11 +228,12 @@ class ResponseAnswer(Answer):
 
     def follow(self, output: Output, piece: Piece) -> None:
         """Adds a piece to the output."""
-        logprobs = self.request.likeliest is not None and chat_logprobs(piece.scores, self.server.tokenizer)["content"]
+        if self.request.likeliest is not None:
+            output.logprobs += chat_logprobs(piece.scores, self.server.tokenizer)["content"]
         if piece.reasoning:
-            output.add("reasoning", piece.reasoning, [])
+            output.add("reasoning", piece.reasoning)
         if piece.text:
-            output.add("message", piece.text, logprobs or [])
+            output.add("message", piece.text)
         for call in piece.calls:
             output.add_call(call)
         if piece.finish:
@@ -260,6 +268,8 @@ class ResponseAnswer(Answer):
         try:
             for kind in "created", "in_progress":
                 output.note(kind, response=self.described(output, None))
+            for event in output.take():
+                yield msgspec.json.encode(event)
             async for _, piece in self.pieces(job):
                 self.follow(output, piece)
                 finish = piece.finish
@@ -269,6 +279,7 @@ class ResponseAnswer(Answer):
             output.note(response["status"], response=response)
         except Exception as error:  # the answer has begun: an event tells what ended it
             problem = as_refusal(error).content["error"]
+            output.end("incomplete")
             output.note("failed", response=self.described(output, "error") | {"error": problem})
         for event in output.take():
             yield msgspec.json.encode(event)

@@ -131,7 +131,8 @@ def is_text(schema: Any) -> bool:
     """Returns whether values of a schema are texts, which stand in a call as they are."""
     schema = schema if isinstance(schema, dict) else {}
     values = schema.get("enum", [schema["const"]] if "const" in schema else [None])
-    return schema.get("type") == "string" or all(isinstance(value, str) for value in values)
+    are_texts = isinstance(values, list) and values and all(isinstance(value, str) for value in values)
+    return schema.get("type") == "string" or bool(are_texts)
 
 
 def typed(text: str, schema: Any) -> Any:

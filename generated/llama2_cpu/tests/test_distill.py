@@ -41,9 +41,9 @@ def config(tmp_path):
     fields = dict(
         tokenizer=tokenizer, vocab_size=400, eval_share=0.0, init_std=0.3, distill_temperature=2.0, data=mixture
     )
-    found = dataclasses.replace(SMALL, **fields, **AUXILIARY, objective="distill")
-    teacher = Checkpoints(tmp_path / "teacher", dataclasses.replace(found, objective="next_token")).open()
-    teacher.save(0, {"model": model_of(found, 1)})
+    config = dataclasses.replace(SMALL, **fields, **AUXILIARY, objective="distill")
+    teacher = Checkpoints(tmp_path / "teacher", dataclasses.replace(config, objective="next_token")).open()
+    teacher.save(0, {"model": model_of(config, 1)})
     teacher.close()
     for name, rows in sources.items():
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -51,7 +51,7 @@ def config(tmp_path):
         assert ended.returncode == 0, ended.stderr
         out = str(tmp_path / f"taught_{name}")
         write_teacher(str(tmp_path / "teacher"), str(tmp_path / name), out, top_k=5, temperature=2.0, batch_size=2)
-    return found
+    return config
 
 
 def model_of(config, seed: int) -> Decoder:
@@ -60,8 +60,8 @@ def model_of(config, seed: int) -> Decoder:
 
 def logits_of(model: Decoder, batch) -> np.ndarray:
     """Returns the logits of a packed batch [B, T, V]."""
-    given = {name: batch[name] for name in ("tokens", "positions", "segment_ids")}
-    return np.asarray(jax.jit(lambda model: model(**given))(model), np.float64)
+    inputs = {name: batch[name] for name in ("tokens", "positions", "segment_ids")}
+    return np.asarray(jax.jit(lambda model: model(**inputs))(model), np.float64)
 
 
 def read_batch(config) -> dict[str, np.ndarray]:
@@ -128,8 +128,8 @@ def test_loss_and_gradient_are_those_of_torch(top_k):
         each = divergence(torch.tensor(teacher), logits.log_softmax(-1), top.indices)
     wanted = 9 * (each * torch.tensor(weights)).sum()
     wanted.backward()
-    found, gradient = jax.value_and_grad(ours)(jnp.float32(student))
-    np.testing.assert_allclose(found, wanted.item(), rtol=1e-5)
+    value, gradient = jax.value_and_grad(ours)(jnp.float32(student))
+    np.testing.assert_allclose(value, wanted.item(), rtol=1e-5)
     np.testing.assert_allclose(gradient, logits.grad, atol=1e-5)
 
 

@@ -28,6 +28,12 @@ def test_it_shows_the_last_group(tmp_path):
     assert all(f"{reward}{HOSTILE} {i}" in text for i, reward in enumerate(rewarded))
 
 
+def test_a_call_is_shown_and_a_file_without_a_round_draws_nothing():
+    module = importlib.import_module("..report", __package__)
+    call = {"role": "assistant", "tool_calls": [{"function": {"name": "look"}}]}
+    assert "look" in module.shown_text([call]) and module.draw_samples([]) == ""
+
+
 def test_long_texts_are_cut(tmp_path):
     module = importlib.import_module("..report", __package__)
     assert module.shown_text("<" * 3_000).count("&lt;") == 2_000

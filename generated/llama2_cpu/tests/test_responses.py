@@ -57,6 +57,11 @@ def test_events_tell_what_the_whole_response_has(port, name):
         return [{key: x for key, x in item.items() if key not in ("id", "call_id")} for item in items]
 
     assert without_ids(done) == without_ids(whole["output"])
+    logprobs = [x for event in events if event["type"] == "response.output_text.delta" for x in event["logprobs"]]
+    assert (
+        logprobs
+        == [x for item in done if item["type"] == "message" for x in item["content"][0]["logprobs"]][: len(logprobs)]
+    )
     text = "".join(event["delta"] for event in events if event["type"] == "response.output_text.delta")
     arguments = [event["delta"] for event in events if event["type"] == "response.function_call_arguments.delta"]
     assert text == "".join(x["content"][0]["text"] for x in done if x["type"] == "message")
@@ -77,12 +82,13 @@ def test_items_are_messages_of_a_chat():
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "c"}]},
         {"type": "function_call", "call_id": "1", "name": "look", "arguments": '{"n": 1}'},
         {"type": "function_call", "call_id": "2", "name": "look", "arguments": "{}"},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "f"}]},
         {"type": "message", "role": "assistant", "content": "e"},
         {"type": "function_call_output", "call_id": "1", "output": "d"},
     ]
     first, turn, output = fields.as_messages(items)
     assert first == {"role": "user", "content": [{"type": "text", "text": "a"}]}
-    assert turn["reasoning_content"] == "b" and turn["content"] == [
+    assert turn["reasoning_content"] == "bf" and turn["content"] == [
         {"type": "text", "text": "c"},
         {"type": "text", "text": "e"},
     ]

@@ -210,6 +210,12 @@ def test_schemas_that_tagged_arguments_cannot_be_held_to_are_refused():
     for parameters in {"properties": {"a": {"type": "string", "pattern": "b"}}}, {"anyOf": []}, {"required": ["a"]}:
         with pytest.raises(InputError, match="cannot be held to"):
             answer_forms.calls_required([{"name": "f", "parameters": parameters}], 1, form, {})
+    odd = [{"properties": [1]}, {"required": 5}, {"required": [[]]}, {"properties": {"a": False}}]
+    odd += [{"properties": {"a": {"type": "string"} | part}} for part in ({"enum": None}, {"enum": 5}, {"enum": []})]
+    for parameters in odd:
+        with pytest.raises(InputError, match="the parameters of f: "):
+            answer_forms.calls_required([{"name": "f", "parameters": parameters}], 1, form, {})
+    assert answer_forms.calls_required([{"name": "f", "parameters": {"properties": {"a": True}}}], 1, form, {})
 
 
 @pytest.mark.parametrize("sizes", [{}, drafting(3)], ids=["plain", "drafts"])

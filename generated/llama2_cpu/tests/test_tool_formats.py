@@ -66,7 +66,7 @@ WRITTEN = [
         [LOOK, WAIT],
     ),
 ]
-# what is no call, and stays as it is
+# texts that are not calls, and stay text
 BROKEN = [
     (1, f"{BEGINS}{BEGIN}function{SEP}look\n```json\n{{a}}\n```{END}{ENDS}"),
     (2, f"{BEGINS}{BEGIN}look me{SEP}{{}}{END}"),
