@@ -10,7 +10,7 @@ from typing import Annotated
 import jax
 from jax.sharding import Mesh, NamedSharding
 
-from generator.language import proceed, requires, splice
+from generator.language import proceed, requires, setting, splice
 from generator.language.roles import Config, Decoder, InputError, Rollouts, Sampled, make_mesh
 
 requires("rollouts_ahead")
@@ -22,8 +22,8 @@ class RolloutConfig:
 
 @splice("check_config.together")
 def _(config, problems):
-    if config.rollout_devices and config.objective != "grpo":
-        problems.append("--rollout-devices: for --objective grpo alone")
+    if config.rollout_devices and config.objective != setting("policy_objective"):
+        problems.append(f"--rollout-devices: --objective {config.objective} samples nothing: give 0")
 
 
 def split_devices(config: Config) -> tuple[list[jax.Device], list[jax.Device]]:

@@ -44,10 +44,14 @@ def _(complete):
     complete = complete[: -agree(-len(complete))]  # as many in each process, all of which sample the next one
 
 
-@splice("Rollouts.reference")
-def _(self, batch):
-    scored = self.reference(self.to_devices(batch))
-    batch["reference"] = multihost_utils.process_allgather(scored, tiled=True)[self.rows]
+@splice("Rollouts.own_scores")
+def _(self, scores, own_scores):
+    own_scores = multihost_utils.process_allgather(scores, tiled=True)[self.rows]
+
+
+@splice("moments.sums", optional=True)
+def _(sums):
+    sums = multihost_utils.process_allgather(sums).sum(axis=0)
 
 
 @splice("Rollouts.evaluation")

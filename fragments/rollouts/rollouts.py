@@ -1,6 +1,6 @@
 """Rollouts: batches of completions that the model being trained samples, each with an advantage.
 
-Source: Shao et al. 2024, arXiv 2402.03300, section 4.1; Liu et al. 2025, arXiv 2503.20783 (unscaled advantages).
+Source: Shao et al. 2024, arXiv 2402.03300, section 4.1.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from etils import epath
 from jax import Array
 from jax.sharding import NamedSharding
 
-from generator.language import point, requires, splice
+from generator.language import point, requires, setting, splice
 from generator.language.roles import (
     Batches,
     Config,
@@ -30,6 +30,7 @@ from generator.language.roles import (
     Request,
     Rewards,
     SamplingParams,
+    credit_tokens,
     fingerprint,
     identity,
     load_ends,
@@ -50,19 +51,21 @@ class RolloutConfig:
     completion_tokens: PositiveInt = 256  # tokens sampled at most
     batches_per_rollout: PositiveInt = 1  # steps before the model samples again
     rollout_sequences: PositiveInt = 64  # sampled at a time
-    scale_advantages: bool = True  # whether a group's advantages are divided by their standard deviation
 
 
 @splice("Batches.state")
 def _(state, step):
     if "sequences" not in state:
         remedy = "give it again, or export the weights, and import them into a new --checkpoint-dir"
-        raise InputError(f"step {step} is of --objective grpo, or of an earlier release: {remedy}")
+        raise InputError(f"step {step} is of completions that a model sampled, or of an earlier release: {remedy}")
 
 
 @splice("check_config.together")
 def _(config, problems):
-    if config.objective == "grpo" and config.batch_size * config.batches_per_rollout % config.group_size:
+    if (
+        config.objective == setting("policy_objective")
+        and config.batch_size * config.batches_per_rollout % config.group_size
+    ):
         problems.append("--group-size: must divide batch_size x batches_per_rollout, the completions of a rollout")
 
 
@@ -73,7 +76,7 @@ class Sampled:
     prompt: list[int]
     tokens: list[int]
     logprobs: list[float]  # of the tokens, by the engine
-    advantages: list[float]  # of the tokens; empty without a reward, or without others in its group
+    advantages: list[float]  # of the tokens; empty where no reward gives any
     point("Sampled.fields")
 
 
@@ -82,7 +85,7 @@ class Rollouts(Batches):
 
     def __init__(self, config: Config, sharding: NamedSharding):
         if not config.data:
-            raise InputError("--objective grpo: needs --data with prompts, in JSONL")
+            raise InputError(f"--objective {config.objective}: needs --data with prompts, in JSONL")
         self.config, self.sharding = config, sharding
         self.mesh = sharding.mesh  # of the devices that sample
         with point("Rollouts.rows", self, config, sharding):
@@ -96,8 +99,9 @@ class Rollouts(Batches):
         self.held_out_prompts = read_prompts(config, self.tokenizer, "--eval-data")[:most] if config.eval_data else []
         self.documents = zlib.crc32(json.dumps([fingerprint(config.data), identity(self.tokenizer)]).encode())
         with point("Rollouts.rewards", self, config):
-            if config.group_size < 2 or not config.reward:
-                raise InputError("--objective grpo: needs --reward MODULE:FUNCTION, also to go on, and --group-size 2")
+            if not config.reward:
+                raise InputError(f"--objective {config.objective}: needs --reward MODULE:FUNCTION, also to go on")
+            point("Rollouts.group", config)
             self.rewards = Rewards(config.reward, config.reward_seconds)
             for prompt in self.prompts + self.held_out_prompts:
                 self.rewards.check(prompt.source, prompt.fields)
@@ -145,11 +149,17 @@ class Rollouts(Batches):
             self.round += 1
             size = len(self.rows)
             self.waiting = [sampled[start : start + size] for start in range(0, len(sampled), size)]
+            point("Rollouts.begun", self)
         batch = self.batch(self.waiting.pop(0))
         if self.reference:
-            with point("Rollouts.reference", self, batch):
-                batch["reference"] = np.asarray(self.reference(self.to_devices(batch)))
+            batch["reference"] = self.own(self.reference(self.to_devices(batch)))
         return batch
+
+    def own(self, scores: Array) -> np.ndarray:
+        """Returns those rows of an array of the mesh, [batch_size, T], that are the ones of this process."""
+        with point("Rollouts.own_scores", self, scores):
+            own_scores = np.asarray(scores)
+        return own_scores
 
     def choose(self, number: int, count: int) -> list[Prompt]:
         """Returns the prompts of a round, by its number; each epoch has an order of its own."""
@@ -199,7 +209,8 @@ class Rollouts(Batches):
         }
         point("Rollouts.metrics", self, requests, metrics)
         with point("Rollouts.advantages", self, number, prompts, requests, metrics):
-            advantages = self.advantages(number, prompts, requests, metrics)
+            rewards = self.reward(number, prompts, requests, metrics)
+            advantages = credit_tokens(rewards, requests, metrics, self.config)
         pairs = zip(requests, advantages, strict=True)
         with point("Rollouts.sampled", pairs, metrics):
             result = [Sampled(x.prompt, x.tokens, x.logprobs, advantage) for x, advantage in pairs], metrics
@@ -212,31 +223,22 @@ class Rollouts(Batches):
         each = [prompt for prompt in prompts for _ in range(len(texts) // len(prompts))]
         return [(prompt.prompt, text, prompt.fields) for prompt, text in zip(each, texts, strict=True)]
 
-    def advantages(
+    def reward(
         self, number: int, prompts: list[Prompt], requests: list[Request], metrics: dict[str, float]
-    ) -> list[list[float]]:
-        """Returns the advantage of each token: that of its completion's reward over the rewards of its group."""
-        config = self.config
+    ) -> np.ma.MaskedArray:
+        """Returns the rewards of completions [groups, group_size], without those that are None; writes a group."""
         size = self.config.group_size
         completions = self.completions(prompts, requests)
         received = self.rewards(completions)
-        rewards = np.ma.masked_invalid(np.reshape(np.array(received, float), (-1, size)))  # without those that are None
-        means = {"rollout/reward": rewards.mean(), "rollout/missing_rewards": np.ma.getmaskarray(rewards).mean()}
-        rewards[rewards.count(axis=1) < 2] = np.ma.masked  # nothing to compare one with
-        spread = rewards.std(axis=1, keepdims=True)
-        over = (rewards - rewards.mean(axis=1, keepdims=True)) / (spread + 1e-6 if config.scale_advantages else 1)
-        means |= {
-            "rollout/reward_std": spread.mean(),
-            "rollout/equal_groups": np.ma.filled(spread == 0, True).mean(),  # share of those that teach nothing
-        }
-        metrics |= {name: float(np.ma.filled(mean, np.nan)) for name, mean in means.items()}
+        rewards = np.ma.masked_invalid(np.reshape(np.array(received, float), (-1, size)))
+        metrics["rollout/reward"] = float(np.ma.filled(rewards.mean(), np.nan))
+        metrics["rollout/missing_rewards"] = np.ma.getmaskarray(rewards).mean()
         if self.folder:
             with open(self.folder / "completions.jsonl", "a") as file:
                 for (prompt, text, _), reward in list(zip(completions, received, strict=True))[:size]:
                     line = {"round": number, "prompt": prompt, "completion": text, "reward": reward}
                     file.write(json.dumps(line) + "\n")
-        pairs = zip(requests, over.ravel().tolist(), strict=True)
-        return [[] if advantage is None else [advantage] * len(request.tokens) for request, advantage in pairs]
+        return rewards
 
     def batch(self, sampled: list[Sampled]) -> dict[str, np.ndarray]:
         """Returns a batch [rows, T]; weights, advantages and sampled_logprobs are 0 where no target was sampled."""

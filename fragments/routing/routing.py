@@ -11,7 +11,7 @@ import base64
 import jax
 import numpy as np
 
-from generator.language import requires, splice
+from generator.language import requires, setting, splice
 from generator.language.roles import (
     Request,
     Sampled,
@@ -106,7 +106,7 @@ def _(self, batch, row, end, sample):
 
 @splice("abstract_batch.arrays")
 def _(arrays, layout, shape, config):
-    if config.objective == "grpo":
+    if config.objective == setting("policy_objective"):
         sizes = layers_with_experts(config), config.experts_per_token
         arrays["experts"] = jax.ShapeDtypeStruct((*shape, *sizes), numbers_dtype(config), sharding=layout)
 

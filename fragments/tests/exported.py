@@ -22,7 +22,9 @@ def random_model(config: Config) -> Decoder:
     """Makes every parameter random, norms and biases too, so that none can replace another."""
     rng = np.random.default_rng(0)
     made = jax.jit(lambda: Decoder(config, nnx.Rngs(0)))()
-    return jax.tree.map(lambda x: x + rng.normal(0, 0.1, x.shape).astype(np.float32), made)
+    random = jax.tree.map(lambda x: x + rng.normal(0, 0.1, x.shape).astype(np.float32), made)
+    point("random_model.made", random)
+    return random
 
 
 def in_transformers(directory, dtype="float32"):

@@ -15,7 +15,7 @@ import pebble
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from generator.language import point, requires
+from generator.language import excludes, point, requires
 from generator.language.roles import (
     WIDE,
     Checkpoints,
@@ -26,11 +26,11 @@ from generator.language.roles import (
     Rollouts,
     SamplingParams,
     Texts,
-    grpo_loss,
     load_checkpoint,
     loss,
     make_mesh,
     new_state,
+    policy_loss,
     saving,
     train,
     train_step,
@@ -38,6 +38,7 @@ from generator.language.roles import (
 )
 
 requires("rollouts", "tests/engines")
+excludes("critic")  # which has a test of its own
 
 AUXILIARY = {f.name: 0.0 for f in dataclasses.fields(WIDE) if f.name in ("load_balance", "router_z", "mtp_loss_weight")}
 
@@ -186,7 +187,8 @@ def test_a_stopped_run_goes_on_to_the_bit(settings, tmp_path):
         (tmp_path / "prompts.jsonl").write_text(json.dumps(PROMPTS[0]))
         train(dataclasses.replace(config, steps=5))
     with pytest.raises(
-        InputError, match="step 4 is of --objective grpo, or of an earlier release: give it again, or export"
+        InputError,
+        match="step 4 is of completions that a model sampled, or of an earlier release: give it again, or export",
     ):
         texts = str(tmp_path / "rewarding.py")
         changed = dict(objective="next_token", data=texts, eval_data=texts, allow_other_data=True)
@@ -310,7 +312,7 @@ def test_missing_rewards_count_nowhere(settings, tmp_path, share, scales):
         advantages = [advantage for row in rows for advantage in set(row.advantages)]
         np.testing.assert_allclose(advantages, wanted, atol=1e-6)
         batch = found.batch(rows) | {"reference": np.full((size, config.sequence_length), -2.0)}
-        gradient = jax.grad(lambda x: grpo_loss(x, batch, config)[0])(np.full(batch["weights"].shape, -1.0))
+        gradient = jax.grad(lambda x: policy_loss(x, batch, config)[0])(np.full(batch["weights"].shape, -1.0))
         assert np.any(gradient, axis=1).tolist() == is_known
     line = json.loads((tmp_path / "completions.jsonl").read_text().splitlines()[0])
     assert line["reward"] == rewards[0]
@@ -336,7 +338,7 @@ def test_bad_input_is_refused(settings, tmp_path):
     assert "--group-size: must divide" in refused(group_size=3)
     assert "--objective no: must be one of next_token, " in refused(objective="no")
     assert "no prompt is short enough for --completion-tokens 33 in --sequence-length" in refused(completion_tokens=33)
-    assert "and --group-size 2" in refused(group_size=1)
+    assert "--group-size 1: completions of a prompt are compared" in refused(group_size=1)
     assert "needs --data with prompts" in refused(data="")
     assert "--ratio-per sequence: weighs whole completions: give --loss-per" in refused(ratio_per="sequence")
     for line in "{", "3", "{}", '{"prompt": []}', '{"prompt": 3}', '{"prompt": [{"role": "x"}]}', '[{"prompt": ""}]':
@@ -350,7 +352,7 @@ def test_bad_input_is_refused(settings, tmp_path):
         assert "bad.jsonl:1: --reward rewarding:some cannot take" in problem and f" '{field}': change" in problem
     (tmp_path / "bad.jsonl").write_text("\n")
     assert "--eval-data" in (problem := refused(eval_data=str(tmp_path / "bad.jsonl"))) and "is empty" in problem
-    assert "is a term of --objective grpo" in refused(objective="next_token", kl_coefficient=0.1)
+    assert "not of --objective next_token: give 0" in refused(objective="next_token", kl_coefficient=0.1)
     if not hasattr(WIDE, "lora_rank"):
         assert "has no weights of step 0 to compare with: import some" in refused(kl_coefficient=0.1)
     said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from generator.language import requires
+from generator.language import requires, setting
 from generator.language.roles import (
     WIDE,
     InputError,
@@ -28,7 +28,12 @@ def config(tmp_path, monkeypatch):
     (tmp_path / "ahead_rewards.py").write_text(REWARDS)
     (tmp_path / "prompts.jsonl").write_text("\n".join(json.dumps({"prompt": "abc" * i}) for i in range(1, 6)))
     monkeypatch.syspath_prepend(tmp_path)
-    made = dict(data=str(tmp_path / "prompts.jsonl"), reward="ahead_rewards:some", objective="grpo", group_size=2)
+    made = dict(
+        data=str(tmp_path / "prompts.jsonl"),
+        reward="ahead_rewards:some",
+        objective=setting("policy_objective"),
+        group_size=2,
+    )
     made |= dict(completion_tokens=5, steps=6, checkpoint_dir=str(tmp_path / "run"), batches_per_rollout=2)
     made |= dict(checkpoint_every=1, keep_last=9, learning_rate=1e-2, rollouts_ahead=2)
     made |= {f.name: 0.0 for f in dataclasses.fields(WIDE) if f.name in ("load_balance", "router_z", "mtp_loss_weight")}

@@ -10,7 +10,7 @@ import pytest
 from jax import Array
 from jax.sharding import NamedSharding, PartitionSpec
 
-from generator.language import requires
+from generator.language import requires, setting
 from generator.language.roles import (
     WIDE,
     Config,
@@ -49,7 +49,12 @@ def some(prompt, completion):
 def rollouts(tmp_path) -> Rollouts:
     rows = [{"prompt": "abc" * size} for size in (1, 2, 3, 4)]
     (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    made = dict(data=str(tmp_path / "prompts.jsonl"), reward=f"{__name__}:some", objective="grpo", group_size=2)
+    made = dict(
+        data=str(tmp_path / "prompts.jsonl"),
+        reward=f"{__name__}:some",
+        objective=setting("policy_objective"),
+        group_size=2,
+    )
     config = dataclasses.replace(WIDE, **made, **AUXILIARY, completion_tokens=12)
     rollouts = Rollouts(config, NamedSharding(make_mesh(1, 1, 1), PartitionSpec()))
     rollouts.follow(wide_model, lambda policy: None, None)

@@ -13,7 +13,7 @@ import pytest
 from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
 
-from generator.language import requires
+from generator.language import excludes, requires, setting
 from generator.language.roles import (
     WIDE,
     Decoder,
@@ -30,12 +30,15 @@ from generator.language.roles import (
 )
 
 requires("teacher", "tests/engines", "tests/served")
+excludes("critic")  # which makes other advantages of them
 
 
 def rollouts(teacher: str, folder, seed: int) -> Rollouts:
     (folder / "prompts.jsonl").write_text("\n".join(json.dumps({"prompt": "abc"[:n]}) for n in (1, 2, 3, 2)))
     prompts = str(folder / "prompts.jsonl")
-    changed = dict(data=prompts, eval_data=prompts, objective="grpo", teacher=teacher, group_size=1)
+    changed = dict(
+        data=prompts, eval_data=prompts, objective=setting("policy_objective"), teacher=teacher, group_size=1
+    )
     config = dataclasses.replace(WIDE, **changed, completion_tokens=5)
     found = Rollouts(config, NamedSharding(make_mesh(1, 1, 1), PartitionSpec()))
     student = jax.jit(lambda: Decoder(WIDE, nnx.Rngs(seed)))()

@@ -1,8 +1,8 @@
-"""GRPO: a policy gradient on completions that the model sampled itself.
+"""A policy gradient on completions that the model sampled itself: GRPO, or PPO with a critic.
 
-Source: Shao et al. 2024, arXiv 2402.03300, section 4.1; Yu et al. 2025, arXiv 2503.14476, sections 3.1 and 3.3 (clip
-higher, mean over tokens); Zheng et al. 2025, arXiv 2507.18071 (ratio of sequences: GSPO); for the KL term, GRPO's
-equation 4.
+Source: Schulman et al. 2017, arXiv 1707.06347, equation 7; Shao et al. 2024, arXiv 2402.03300, section 4.1; Yu et al.
+2025, arXiv 2503.14476, sections 3.1 and 3.3 (clip higher, mean over tokens); Zheng et al. 2025, arXiv 2507.18071 (ratio
+of sequences: GSPO); for the KL term, GRPO's equation 4.
 """
 
 from typing import Literal
@@ -10,7 +10,7 @@ from typing import Literal
 import jax.numpy as jnp
 from jax import Array
 
-from generator.language import requires, splice
+from generator.language import requires, setting, splice
 from generator.language.roles import InputError, NonNegativeFloat, Objective, PositiveFloat
 
 requires("rollouts", "objectives")
@@ -24,7 +24,7 @@ class TrainConfig:
     kl_coefficient: NonNegativeFloat = 0.0  # weight of the KL divergence to the weights of step 0; 0: not computed
 
 
-def grpo_loss(log_likelihood: Array, batch: dict[str, Array], config: TrainConfig) -> Objective:
+def policy_loss(log_likelihood: Array, batch: dict[str, Array], config: TrainConfig) -> Objective:
     """Returns the clipped gains' negative, summed over tokens, and the sum of their weights."""
     weights, advantages = batch["weights"], batch["advantages"]  # [B, T]
     difference = log_likelihood - batch["sampled_logprobs"]
@@ -49,18 +49,19 @@ def grpo_loss(log_likelihood: Array, batch: dict[str, Array], config: TrainConfi
 def _(config):
     if (config.ratio_per, config.loss_per) == ("sequence", "token"):
         raise InputError("--ratio-per sequence: weighs whole completions: give --loss-per sequence as well")
-    if config.kl_coefficient and config.objective != "grpo":
-        raise InputError(f"--kl-coefficient {config.kl_coefficient}: is a term of --objective grpo alone: give 0")
+    if config.kl_coefficient and config.objective != setting("policy_objective"):
+        problem = f"is a term of completions that the model samples, not of --objective {config.objective}: give 0"
+        raise InputError(f"--kl-coefficient {config.kl_coefficient}: {problem}")
 
 
 @splice("objectives")
 def _(losses):
-    losses["grpo"] = grpo_loss
+    losses[setting("policy_objective")] = policy_loss
 
 
 @splice("abstract_batch.fields")
 def _(dtypes, config):
-    if config.objective == "grpo":
+    if config.objective == setting("policy_objective"):
         dtypes |= {"advantages": "float32", "sampled_logprobs": "float32"}
         if config.kl_coefficient:
             dtypes["reference"] = "float32"
@@ -68,7 +69,9 @@ def _(dtypes, config):
 
 @splice("train_step.metrics", after="objectives")
 def _(metrics, config):
-    if config.objective == "grpo":  # (sum of ratios)^2 / (tokens x sum of their squares): 1 while all are the same
+    if config.objective == setting(
+        "policy_objective"
+    ):  # (sum of ratios)^2 / (tokens x sum of their squares): 1 while all are the same
         squared = jnp.maximum(metrics.pop("train/squared_ratio"), 1e-30)
         metrics["train/effective_sample_share"] = metrics.pop("train/ratio") ** 2 / squared
 

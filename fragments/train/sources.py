@@ -10,7 +10,7 @@ import numpy as np
 from etils import epath
 from jax.sharding import NamedSharding
 
-from generator.language import point, proceed, requires, splice
+from generator.language import point, proceed, requires, setting, splice
 from generator.language.roles import (
     Batches,
     Checkpoints,
@@ -57,7 +57,7 @@ def saving(checkpoints: Checkpoints, step: int, state: TrainState, data: Batches
         raise
 
 
-SOURCES = {"grpo": Rollouts}  # by objective; the others have Texts
+SOURCES = {setting("policy_objective"): Rollouts}  # by objective; the others have Texts
 
 
 def open_data(config: Config, sharding: NamedSharding) -> tuple[Batches, list[dict[str, np.ndarray]]]:

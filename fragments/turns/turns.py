@@ -27,6 +27,7 @@ from generator.language.roles import (
     TemplateError,
     ToolCalls,
     WithTemplate,
+    estimate_advantages,
 )
 
 requires("rollouts", "tool_parser")
@@ -213,3 +214,24 @@ def _(self, batch, row, first, end, sample):
         batch[field][row, first:end][is_given] = 0
     if self.config.loss_per == "sequence":
         batch["weights"][row] *= len(is_given) / np.sum(~is_given)
+
+
+def estimate_of_sampled(
+    rewards: list[float], values: list[float], logprobs: list[float], config: Config
+) -> list[float]:
+    """Returns the advantages of tokens by those that the model sampled alone; of the others 0."""
+    is_sampled = ~np.isnan(logprobs)[: len(rewards)]
+    advantages = np.zeros(len(rewards))
+    sampled_rewards, sampled_values = np.array(rewards)[is_sampled].tolist(), np.array(values)[is_sampled].tolist()
+    advantages[is_sampled] = estimate_advantages(sampled_rewards, sampled_values, config)
+    return advantages.tolist()
+
+
+@splice("Rollouts.estimated", optional=True)
+def _(sample, config):
+    sample.advantages = estimate_of_sampled(sample.advantages, sample.critic_values, sample.logprobs, config)
+
+
+@splice("Rollouts.together", optional=True)
+def _(every, advantages):
+    advantages = np.concatenate([np.array(x.advantages)[~np.isnan(x.logprobs)[: len(x.advantages)]] for x in every])

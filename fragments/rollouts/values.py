@@ -1,0 +1,59 @@
+"""Rollouts whose tokens a critic values, with the weights that are about to learn from them."""
+
+import dataclasses
+
+import numpy as np
+
+from generator.language import point, requires, splice
+from generator.language.roles import Critic, Rollouts, estimate_advantages, moments
+
+requires("rollouts/rollouts", "critic")
+
+
+@splice("Sampled.fields")
+def _():
+    critic_values: list[float] = dataclasses.field(default_factory=list)  # of the text before each token
+    returns: list[float] = dataclasses.field(default_factory=list)  # that the critic learns
+
+
+def value_rollout(rollouts: Rollouts, scores: list[np.ndarray]) -> None:
+    """Sets the values, advantages and returns of a rollout, whose advantages are the rewards of tokens until then.
+
+    `scores` [rows, T] of each of its batches are the values before targets.
+    """
+    config = rollouts.config
+    every = [sample for batch in rollouts.waiting for sample in batch]
+    for sample, values in zip(every, np.concatenate(scores), strict=True):
+        first = len(sample.prompt) - 1
+        sample.critic_values = values[first : first + len(sample.advantages)].tolist()
+        with point("Rollouts.estimated", sample, config):
+            sample.advantages = estimate_advantages(sample.advantages, sample.critic_values, config)
+        sample.returns = np.add(sample.advantages, sample.critic_values).tolist()
+    if config.scale_advantages:
+        with point("Rollouts.together", every):
+            advantages = np.concatenate([sample.advantages for sample in every])
+        mean, deviation = moments(advantages)
+        for sample in every:
+            sample.advantages = [(advantage - mean) / (deviation + 1e-8) for advantage in sample.advantages]
+
+
+@splice("Rollouts.follow")
+def _(self, policy):
+    self.critic = Critic(self.config, policy)
+
+
+@splice("Rollouts.begun")
+def _(self):
+    value_rollout(self, [self.own(self.critic.score(self.to_devices(self.batch(rows)))) for rows in self.waiting])
+
+
+@splice("Rollouts.batch")
+def _(batch, shape):
+    batch |= {name: np.zeros(shape, np.float32) for name in ("values", "returns")}
+
+
+@splice("Rollouts.row")
+def _(batch, row, first, end, sample):
+    if sample.critic_values:  # none until the critic has valued them
+        batch["values"][row, first:end] = sample.critic_values
+        batch["returns"][row, first:end] = sample.returns
