@@ -1,11 +1,12 @@
-"""The reward of GRPO on sums of one digit, for three seeds, and how engine and trainer agree on log-probabilities.
+"""The reward of GRPO or PPO on sums of one digit, for three seeds, and whether engine and trainer agree.
 
-python benchmarks/rewards.py [--steps 300] [--seeds 3] [--dtype float32] [--plot FILE]
+python benchmarks/rewards.py [--steps 300] [--seeds 3] [--dtype float32] [--ppo] [--plot FILE]
 
 Weaves llama2 for CPUs with the parts rewards and chat_data. A small model first learns from the examples of
 demo/sums.py, of which one in four has the right sum in the right form. Then it samples completions itself; one that is
-right, and nothing else, has the reward 1. Prints the mean reward before the first step, and that of the last tenth of
-the steps.
+right, and nothing else, has the reward 1. With --ppo the package has the part critic, and a prompt one completion.
+Prints the mean reward before the first step, that of the last tenth of the steps, and how far the log-probabilities of
+engine and trainer are apart.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def run(folder: Path, command: str) -> None:
 
 def train(folder: Path, seed: int, given: argparse.Namespace) -> list[dict]:
     """Trains a model on examples, then on rewards; returns the metrics of the second run."""
-    for path, text in weave("llama2", "cpu", Library.read([ROOT]), parts=("rewards", "chat_data")).files.items():
+    for path, text in weave("llama2", "cpu", Library.read([ROOT]), parts=("critic" if given.ppo else "rewards", "chat_data")).files.items():
         (folder / "llama2_cpu" / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / "llama2_cpu" / path).write_text(text)
     sums.write(folder, seed, held_out=0)
@@ -47,7 +48,8 @@ def train(folder: Path, seed: int, given: argparse.Namespace) -> list[dict]:
     run(folder, f"{common} --data examples.jsonl --steps 200 --learning-rate 3e-3 --checkpoint-dir base")
     run(folder, "llama2_cpu.checkpoint export base hf")
     run(folder, "llama2_cpu.checkpoint import hf tuned")
-    tuned = "--objective grpo --reward sums:right --data prompts.jsonl --completion-tokens 8 --group-size 16"
+    tuned = "--objective ppo --group-size 1" if given.ppo else "--objective grpo --group-size 16"
+    tuned += " --reward sums:right --data prompts.jsonl --completion-tokens 8"
     run(folder, f"{common} {tuned} --steps {given.steps} --learning-rate 2e-4 --weight-decay 0 --checkpoint-dir tuned")
     lines = (folder / "tuned/metrics.jsonl").read_text().splitlines()
     return [line for line in map(json.loads, lines) if "rollout/reward" in line]
@@ -73,6 +75,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--ppo", action="store_true")
     parser.add_argument("--plot", type=Path)
     given = parser.parse_args()
     curves = {}

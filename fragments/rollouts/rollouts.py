@@ -152,10 +152,10 @@ class Rollouts(Batches):
             point("Rollouts.begun", self)
         batch = self.batch(self.waiting.pop(0))
         if self.reference:
-            batch["reference"] = self.own(self.reference(self.to_devices(batch)))
+            batch["reference"] = self.local_rows(self.reference(self.to_devices(batch)))
         return batch
 
-    def own(self, scores: Array) -> np.ndarray:
+    def local_rows(self, scores: Array) -> np.ndarray:
         """Returns those rows of an array of the mesh, [batch_size, T], that are the ones of this process."""
         with point("Rollouts.own_scores", self, scores):
             own_scores = np.asarray(scores)

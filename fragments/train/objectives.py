@@ -13,7 +13,7 @@ from generator.language.roles import InputError
 
 
 class TrainConfig:
-    objective: str = "next_token"  # or, of a part: dpo, dpo_norm, ipo, orpo, simpo, kto, reward, distill, grpo
+    objective: str = "next_token"  # or, of a part: dpo, dpo_norm, ipo, orpo, simpo, kto, reward, distill, grpo, ppo
 
 
 # the summed loss, the number of summands (tokens, pairs), sums for metrics
