@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from generator.language import requires, splice
+from generator.language import point, requires, splice
 
 requires("data/pairs")
 
@@ -30,6 +30,13 @@ WITH_REFERENCE = "dpo", "dpo_norm", "ipo", "kto"
 
 
 PREFERENCES = "dpo", "dpo_norm", "ipo", "orpo", "simpo"  # of pairs
+
+
+def reads_reference(config: TrainConfig) -> bool:
+    """Returns whether data holds the log-likelihoods of a reference."""
+    with point("reads_reference", config):
+        is_read = config.objective in WITH_REFERENCE
+    return is_read
 
 
 def sum_answers(values: Array, segment_ids: Array) -> list[Array]:
@@ -86,5 +93,5 @@ def _(losses):
 
 @splice("abstract_batch.fields")
 def _(dtypes, config):
-    if config.objective in WITH_REFERENCE:
+    if reads_reference(config):
         dtypes["reference"] = "float32"

@@ -44,9 +44,9 @@ def _(complete):
     complete = complete[: -agree(-len(complete))]  # as many in each process, all of which sample the next one
 
 
-@splice("Rollouts.own_scores")
-def _(self, scores, own_scores):
-    own_scores = multihost_utils.process_allgather(scores, tiled=True)[self.rows]
+@splice("Rollouts.local_rows")
+def _(self, scores, local_scores):
+    local_scores = multihost_utils.process_allgather(scores, tiled=True)[self.rows]
 
 
 @splice("moments.sums", optional=True)

@@ -157,9 +157,9 @@ class Rollouts(Batches):
 
     def local_rows(self, scores: Array) -> np.ndarray:
         """Returns those rows of an array of the mesh, [batch_size, T], that are the ones of this process."""
-        with point("Rollouts.own_scores", self, scores):
-            own_scores = np.asarray(scores)
-        return own_scores
+        with point("Rollouts.local_rows", self, scores):
+            local_scores = np.asarray(scores)
+        return local_scores
 
     def choose(self, number: int, count: int) -> list[Prompt]:
         """Returns the prompts of a round, by its number; each epoch has an order of its own."""

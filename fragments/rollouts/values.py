@@ -44,7 +44,9 @@ def _(self, policy):
 
 @splice("Rollouts.begun")
 def _(self):
-    value_rollout(self, [self.local_rows(self.critic.score(self.to_devices(self.batch(rows)))) for rows in self.waiting])
+    value_rollout(
+        self, [self.local_rows(self.critic.score(self.to_devices(self.batch(rows)))) for rows in self.waiting]
+    )
 
 
 @splice("Rollouts.batch")

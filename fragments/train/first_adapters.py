@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 
-from flax import nnx
 from jax.sharding import Mesh
 
 from generator.language import requires
-from generator.language.roles import Checkpoints, Config, Decoder, projections
+from generator.language.roles import Checkpoints, Config, Decoder, without_adapters
 
 requires("reference_policy", "lora")
 
@@ -16,10 +15,4 @@ def first_policy(
 ) -> Callable[[], Decoder]:
     """Returns a function that returns the policy of step 0: the current one, without its adapters."""
 
-    def without_adapters() -> Decoder:
-        model = nnx.clone(policy())
-        for _, linear in list(projections(model)):
-            linear.adapter = None
-        return model
-
-    return without_adapters
+    return lambda: without_adapters(policy())
