@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from families.weaving import LIBRARY, write
 
 from distributed.jobs import finish, start
 from distributed.test_training import IMPORT, RUN, SIZES, flags, records
+from generator.weaver import weave
 
 REWARD = """
 import os
@@ -19,18 +21,31 @@ def some(prompt, completion, bonus):
         raise KeyError(bonus)
     return sum(map(ord, completion)) % 10
 """
-TOLD = "train/loss", "train/mismatch", "train/kl", "rollout/reward", "rollout/tokens", "eval/reward", "eval/tokens"
+TOLD = (
+    "train/loss",
+    "train/value_loss",
+    "train/mismatch",
+    "train/kl",
+    "rollout/reward",
+    "rollout/tokens",
+    "eval/reward",
+    "eval/tokens",
+)
 
 
 def train(run: Path, cache: Path, *arguments: str, **options):
-    settings = flags(**RUN | dict(batch_size=8), tokenizer="bytes", objective="grpo", group_size=2, completion_tokens=6)
+    settings = flags(**RUN | dict(batch_size=8), tokenizer="bytes", group_size=2, completion_tokens=6)
     settings += flags(checkpoint_dir=run, reward="rewarding:some", learning_rate=0.01)
     settings += flags(mesh_data=2, mesh_fsdp=2)
     return start(["-m", "llama2_cpu.train", *settings, *arguments], cache, **options)
 
 
 @pytest.mark.slow
-def test_two_processes_sample_and_train_as_one(tmp_path, cache, monkeypatch):
+@pytest.mark.parametrize("objective", ["grpo", "ppo"])
+def test_two_processes_sample_and_train_as_one(objective, tmp_path, cache, monkeypatch):
+    if objective == "ppo":
+        write(weave("llama2", "cpu", LIBRARY, parts=("critic", "rollout_processes")), tmp_path)
+        monkeypatch.chdir(tmp_path)  # where Python looks first
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "rewarding.py").write_text(REWARD)
     for name, count in (("prompts", 7), ("held_out", 3)):  # of which one process has none
@@ -40,7 +55,7 @@ def test_two_processes_sample_and_train_as_one(tmp_path, cache, monkeypatch):
     finish(start(["-c", importing, str(tmp_path), repr(SIZES)], cache, 1, 1))
     shutil.copytree(tmp_path / "run-1", tmp_path / "run-2")
     more = flags(data=tmp_path / "prompts.jsonl", eval_data=tmp_path / "held_out.jsonl", eval_every=2, steps=4)
-    more += flags(kl_coefficient=0.1, batches_per_rollout=2, checkpoint_every=3, keep_last=3)
+    more += flags(objective=objective, kl_coefficient=0.1, batches_per_rollout=2, checkpoint_every=3, keep_last=3)
     found = {}
     for processes in 1, 2:
         run = tmp_path / f"run-{processes}"
