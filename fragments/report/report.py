@@ -23,6 +23,9 @@ from generator.language.roles import PRESETS, Config, Curve, draw_charts, flops_
 requires("report/curves", "train/outputs")
 
 INTERVAL = 20  # seconds between two pages at least
+GREATEST = 1e300  # what is drawn; the heights of a chart are sums
+# what a line of JSON raises that is no record
+NO_RECORD = ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError
 LIBRARIES = "jax", "flax", "optax", "orbax-checkpoint"
 
 
@@ -89,14 +92,15 @@ class Report:
         """Takes the metrics of earlier starts from a file of JSON lines."""
         with open(metrics, "rb") as file:
             for line in file:
-                with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):  # not a record
+                with contextlib.suppress(*NO_RECORD):
                     record = json.loads(line)
-                    self.record(int(record.pop("step")), record)
+                    if (step := int(record.pop("step"))) >= 0:
+                        self.record(step, record)
 
     def record(self, step: int, metrics: dict[str, float]) -> None:
         self.step = step
         for name, value in metrics.items():
-            if isinstance(value, float | int):
+            if isinstance(value, float | int) and abs(value) < GREATEST:  # nor NaN
                 self.curves.setdefault(name, Curve()).add(step, value)
 
     def add(self, step: int, metrics: dict[str, float]) -> None:
