@@ -59,7 +59,7 @@ class Item(msgspec.Struct):
     role: Literal["system", "developer", "user", "assistant"] | None = None
     content: str | list[ItemPart] | None = None
     summary: list[ItemPart] = []
-    name: str = ""
+    name: str | None = None
     arguments: str = "{}"
     call_id: str = ""
     output: str | list[ItemPart] | None = None
@@ -68,7 +68,7 @@ class Item(msgspec.Struct):
         if self.type not in ITEMS:
             raise ValueError(f"no item of type {self.type[:40]!r} is supported, but {', '.join(ITEMS)}")
         needed = {"message": "role", "function_call": "name", "function_call_output": "output"}.get(self.type)
-        if needed and getattr(self, needed) in (None, ""):
+        if needed and getattr(self, needed) is None:
             raise ValueError(f"an item of type {self.type} needs {needed}")
         if self.type == "reasoning" and isinstance(self.content, str):
             raise ValueError("the content of an item of type reasoning is a list of parts")

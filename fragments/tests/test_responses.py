@@ -95,15 +95,16 @@ def test_items_are_messages_of_a_chat():
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "f"}]},
         {"type": "message", "role": "assistant", "content": "e"},
         {"type": "function_call_output", "call_id": "1", "output": "d"},
+        {"type": "function_call_output", "call_id": "2", "output": ""},
     ]
-    first, turn, output = fields.read_response({"input": items})["messages"]
+    first, turn, output, empty = fields.read_response({"input": items})["messages"]
     assert first == {"role": "user", "content": [{"type": "text", "text": "a"}]}
     assert turn["reasoning_content"] == "bf" and turn["content"] == [
         {"type": "text", "text": "c"},
         {"type": "text", "text": "e"},
     ]
     assert [call["id"] for call in turn["tool_calls"]] == ["1", "2"]
-    assert output == {"role": "tool", "tool_call_id": "1", "content": "d"}
+    assert output == {"role": "tool", "tool_call_id": "1", "content": "d"} and empty["content"] == ""
 
 
 @pytest.mark.parametrize(
