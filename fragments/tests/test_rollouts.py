@@ -26,6 +26,7 @@ from generator.language.roles import (
     Rollouts,
     SamplingParams,
     Texts,
+    evaluate_held_out,
     grpo_loss,
     load_checkpoint,
     loss,
@@ -268,6 +269,19 @@ def test_held_out_prompts_have_a_completion_each(settings, tmp_path):
         length += len(request.tokens)
     assert sum(x["objective"]["reward"] for x in sums) == wanted == -sum(x["cross_entropy"] for x in sums)
     assert sum(x["objective"]["tokens"] for x in sums) == length
+
+
+@pytest.mark.parametrize(("sizes", "mean"), [([9] * 4 + [1] * 4, 1.0), ([9] * 8, None)])
+def test_held_out_completions_without_a_reward_do_not_count(settings, tmp_path, sizes, mean, capsys):
+    """Of one of two batches, or of both."""
+    (tmp_path / "held_out.jsonl").write_text("\n".join(json.dumps({"prompt": "x" * i, "bonus": 0}) for i in sizes))
+    more = settings | dict(eval_data=str(tmp_path / "held_out.jsonl"), eval_batches=2, reward="rewarding:nothing")
+    found = rollouts(dataclasses.replace(WIDE, **more), wide_model())
+    metrics: dict[str, float] = {}
+    monitor = SimpleNamespace(log_metrics=lambda step, logged: metrics.update(logged))
+    evaluate_held_out(found.evaluation(), 3, SimpleNamespace(model=None), found.held_out(), found, monitor)
+    assert metrics.get("eval/reward") == mean
+    assert ("no completion of held-out data has a reward" in capsys.readouterr().out) == (mean is None)
 
 
 @pytest.mark.parametrize("name, is_lost", [("hangs", False), ("ends", False), ("ends", True), ("nothing", False)])
