@@ -132,9 +132,9 @@ class Report:
         last = {name: curve.last[1] for name, curve in self.curves.items()}
         numbers = {"step": f"{self.step:,} of {self.config.steps:,}"}
         speed = last.get("train/tokens_per_second", 0)
-        if speed and self.state == "running":
+        if speed > 0 and self.state == "running":
             tokens = (self.config.steps - self.step) * self.config.batch_size * self.config.sequence_length
-            numbers["time left"] = duration(tokens / speed)
+            numbers["time left"] = duration(min(tokens / speed, 1e12))
         numbers["since this start"] = duration(time.perf_counter() - self.began)
         titles = {"train/loss": "loss", "eval/loss": "held-out loss", "train/tokens_per_second": "tokens/s"}
         numbers |= {title: format_number(last[name]) for name, title in titles.items() if name in last}

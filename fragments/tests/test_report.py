@@ -85,7 +85,15 @@ def test_lines_that_are_no_records_cost_nothing_else(tmp_path):
     odd = ["NaN", "Infinity", "-Infinity", "1e308", "-1e308", "1" + "0" * 400, '"1"', "null", "[]", "true"]
     lines = [f'{{"step": 1, "train/loss": {value}}}' for value in odd]
     lines += [f'{{"step": {step}, "train/loss": 9}}' for step in ("-1e999", "-" + "9" * 400, "NaN", '"x"', "[]", "{}")]
-    lines += ["[" * 100_000, '{"step": 1, "train/loss": 5.5}', "3", '"x"', "\ufeff", '{"step": 1, "eval/accuracy": 0.2']
+    lines += [
+        '{"step": 1, "train/tokens_per_second": 1e-299}',
+        "[" * 100_000,
+        '{"step": 1, "train/loss": 5.5}',
+        "3",
+        '"x"',
+        "\ufeff",
+        '{"step": 1, "eval/accuracy": 0.2',
+    ]
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
     module("monitor").drop_later_records(tmp_path / "metrics.jsonl", 2)
     report = new_report(tmp_path)
