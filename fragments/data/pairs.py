@@ -97,16 +97,16 @@ def _(rules, documents):
 
 @splice("write_shard.start")
 def _(path, documents, numbers):
-    description = read_description(str(path.parent)) or ()
+    description = read_description(str(path.parent)) or {}
     kinds = [kind for kind in ("pairs", "labels") if kind in description]
     others = (documents[i - 1] for i in numbers)  # of the first one, the last one of its files
 
 
 @splice("write_shard.record", after="chat_data")
-def _(text, kinds, others):
-    check_kinds(text, kinds)
+def _(text, kinds, others, description):
+    check_kinds(text, kinds, description.get("source", ""))
     if "labels" in kinds:
         other = next(others)
-        check_kinds(other, kinds)
+        check_kinds(other, kinds, description["source"])
         text = with_other(text, other)
     proceed()

@@ -121,9 +121,9 @@ class Chat(Fields):
 
     def encode(self, tokenizer: AnyTokenizer, template: ChatTemplate | None, room: int, most: int) -> list[list[int]]:
         if template is None:
-            raise Refusal(400, "the tokenizer has no chat template: use /v1/completions", "messages")
+            raise Refusal(400, "the tokenizer has no chat template: use /v1/completions", self.INPUT)
         if len(self.messages) > room:
-            raise too_long(room, f"there are {len(self.messages)} messages", "messages")
+            raise too_long(room, f"there are {len(self.messages)} messages", self.INPUT)
         if self.top_logprobs and not self.logprobs:
             raise Refusal(400, "top_logprobs: needs logprobs, true", "top_logprobs")
         try:
@@ -141,11 +141,11 @@ class Chat(Fields):
             point("Chat.messages", messages, template)
             return [template.encode(messages, self.offered or None, *flags, most, names)]
         except TooLong:
-            raise too_long(room, f"the messages make more than {most:,} characters", "messages") from None
+            raise too_long(room, f"the messages make more than {most:,} characters", self.INPUT) from None
         except RecursionError:
-            raise Refusal(400, "the arguments of a tool call, or a tool, are nested too deeply", "messages") from None
+            raise Refusal(400, "the arguments of a tool call, or a tool, are nested too deeply", self.INPUT) from None
         except TemplateError as error:
-            raise Refusal(400, f"the chat template rejects these messages: {error}", "messages") from None
+            raise Refusal(400, f"the chat template rejects these messages: {error}", self.INPUT) from None
 
     def describe(self, piece: Piece, tokenizer: AnyTokenizer) -> dict[str, Any]:
         scores = chat_logprobs(piece.scores, tokenizer) if self.likeliest is not None else None
@@ -167,11 +167,27 @@ def drop_nulls(value: Any) -> Any:
     }
 
 
+MOST_LEVELS = 200  # of lists and objects within each other; Python's own limit allows more, but not all that follows
+
+
+def is_deeper(value: Any, levels: int) -> bool:
+    """Returns whether a JSON value has more lists or objects within each other, without recursion."""
+    values: list[Any] = [[value]]
+    for _ in range(levels + 1):
+        inner = (part for x in values for part in (x.values() if isinstance(x, dict) else x))
+        values = [part for part in inner if isinstance(part, (dict, list))]
+    return bool(values)
+
+
 def read_fields(content: bytes, kind: type[Completion | Chat], defaults: dict[str, float]) -> Completion | Chat:
     """Parses a request from JSON, with defaults of a checkpoint for what it leaves out."""
     try:
         fields = msgspec.json.decode(content + b" " * 6)  # or half of a surrogate pair near the end is "truncated"
         if isinstance(fields, dict):
+            for field in fields:
+                if is_deeper(fields[field], MOST_LEVELS):
+                    problem = f"{field[:40]}: has more than {MOST_LEVELS} lists or objects within each other"
+                    raise Refusal(400, problem, field[:40], "invalid_value")
             sent = {key: x for key, x in drop_nulls(fields).items() if key not in IGNORED}
             with point("read_fields.ignored", kind):
                 ignored = UNSUPPORTED
@@ -184,7 +200,12 @@ def read_fields(content: bytes, kind: type[Completion | Chat], defaults: dict[st
                 for key in fields.keys() & NEUTRAL:
                     raise Refusal(400, f"{key}: only {json.dumps(NEUTRAL[key])} is supported", key, "unsupported_value")
         return msgspec.convert(fields, kind, str_keys=True)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        param = re.search(r"(?:\$\.|\$\[\.\.\.\] - at `\$\.|field `)(\w+)", str(error))
+    except RecursionError:
+        raise Refusal(
+            400, "the request has too many lists or objects within each other", None, "invalid_value"
+        ) from None
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        problem = re.sub(r"(?s)^(.{200}).{100,}(.{200})$", r"\1 ... \2", str(error))  # it may quote what was sent
+        param = re.search(r"(?:\$\.|\$\[\.\.\.\] - at `\$\.|field `)(\w{1,64})", problem)
         what = "" if isinstance(error, msgspec.ValidationError) else "not valid UTF-8 JSON: "
-        raise Refusal(400, f"{what}{error}", param and param[1], code_of_field(str(error))) from None
+        raise Refusal(400, f"{what}{problem}", param and param[1], code_of_field(str(error))) from None

@@ -23,6 +23,9 @@ from generator.language.roles import PRESETS, Config, Curve, draw_charts, flops_
 requires("report/curves", "train/outputs")
 
 INTERVAL = 20  # seconds between two pages at least
+GREATEST = 1e300  # what is drawn; the heights of a chart are sums
+# what a line of JSON raises that is no record
+NO_RECORD = ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError
 LIBRARIES = "jax", "flax", "optax", "orbax-checkpoint"
 
 
@@ -89,14 +92,15 @@ class Report:
         """Takes the metrics of earlier starts from a file of JSON lines."""
         with open(metrics, "rb") as file:
             for line in file:
-                with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):  # not a record
+                with contextlib.suppress(*NO_RECORD):
                     record = json.loads(line)
-                    self.record(int(record.pop("step")), record)
+                    if (step := int(record.pop("step"))) >= 0:
+                        self.record(step, record)
 
     def record(self, step: int, metrics: dict[str, float]) -> None:
         self.step = step
         for name, value in metrics.items():
-            if isinstance(value, float | int):
+            if isinstance(value, float | int) and abs(value) < GREATEST:  # nor NaN
                 self.curves.setdefault(name, Curve()).add(step, value)
 
     def add(self, step: int, metrics: dict[str, float]) -> None:
@@ -128,9 +132,9 @@ class Report:
         last = {name: curve.last[1] for name, curve in self.curves.items()}
         numbers = {"step": f"{self.step:,} of {self.config.steps:,}"}
         speed = last.get("train/tokens_per_second", 0)
-        if speed and self.state == "running":
+        if speed > 0 and self.state == "running":
             tokens = (self.config.steps - self.step) * self.config.batch_size * self.config.sequence_length
-            numbers["time left"] = duration(tokens / speed)
+            numbers["time left"] = duration(min(tokens / speed, 1e12))
         numbers["since this start"] = duration(time.perf_counter() - self.began)
         titles = {"train/loss": "loss", "eval/loss": "held-out loss", "train/tokens_per_second": "tokens/s"}
         numbers |= {title: format_number(last[name]) for name, title in titles.items() if name in last}

@@ -8,6 +8,7 @@ from typing import Any
 from etils import epath
 
 from generator.language import requires, splice
+from generator.language.roles import NO_RECORD
 
 requires("report/report", "rollouts/rollouts")
 
@@ -23,7 +24,7 @@ def last_group(path: epath.Path, size: int) -> list[dict[str, Any]]:
         end = file.seek(0, 2)
         file.seek(max(0, end - TAIL))
         for line in file:
-            with contextlib.suppress(ValueError):  # the rest of a line
+            with contextlib.suppress(*NO_RECORD):  # such as the rest of a line
                 records.append(json.loads(line))
     return [record for record in records if record["round"] == records[-1]["round"]][-size:]
 
@@ -49,5 +50,5 @@ def draw_samples(records: list[dict[str, Any]]) -> str:
 @splice("Report.results")
 def _(self, results):
     path = self.path.with_name("completions.jsonl")
-    if path.exists():
+    with contextlib.suppress(*NO_RECORD, FileNotFoundError):
         results += draw_samples(last_group(path, self.config.group_size))

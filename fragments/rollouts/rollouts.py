@@ -5,7 +5,6 @@ Source: Shao et al. 2024, arXiv 2402.03300, section 4.1.
 
 import dataclasses
 import json
-import math
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -138,7 +137,7 @@ class Rollouts(Batches):
             rewarded = [(len(request.tokens), reward) for request, reward in pairs if reward is not None]
             sums = {"reward": sum(reward for _, reward in rewarded), "tokens": sum(length for length, _ in rewarded)}
             loss = -sums["reward"]
-            count = len(rewarded) or (math.nan if requests else 0)  # nan: nothing to record
+            count = len(rewarded)
         return {"cross_entropy": loss, "targets": count, "objective": sums}
 
     def __next__(self) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ import dataclasses
 import itertools
 from typing import Annotated
 
-from generator.language import point, requires, splice
+from generator.language import point, proceed, requires, splice
 from generator.language.roles import Batches, Rollouts, Sampled
 
 requires("rollouts")
@@ -20,15 +20,20 @@ class RolloutConfig:
     rollouts_ahead: Annotated[int, 0, 1000] = 0
 
 
+STOP_SECONDS = 10  # that a stopped run waits for rewards, before it is saved without them
+
+
 @splice("Rollouts.start")
 def _(self):
+    self.patience: float | None = None  # seconds that a checkpoint waits for rollouts; None: until they are complete
     self.thread = concurrent.futures.ThreadPoolExecutor(1)
     self.pending = collections.deque[concurrent.futures.Future]()  # of rollouts and their metrics
 
 
 @splice("Rollouts.sample")
 def _(self, sampled):
-    while len(self.pending) <= self.config.rollouts_ahead:
+    rounds = -(-self.config.steps // self.config.batches_per_rollout)
+    while not self.pending or len(self.pending) <= min(self.config.rollouts_ahead, rounds - self.round - 1):
         with point("Rollouts.submit", self):
             sampled_ahead = self.sample(self.round + len(self.pending), self.policy())
             self.pending.append(self.thread.submit(self.rewarded, *sampled_ahead))
@@ -38,8 +43,9 @@ def _(self, sampled):
 
 @splice("Rollouts.state")
 def _(self, states):
-    # those after a reward that fails are sampled again
-    complete = [*itertools.takewhile(lambda future: not future.exception(), self.pending)]
+    done, _ = concurrent.futures.wait(self.pending, self.patience)
+    # those after a reward that fails, or takes too long, are sampled again
+    complete = [*itertools.takewhile(lambda future: future in done and not future.exception(), self.pending)]
     point("Rollouts.complete", complete)
     results = [future.result() for future in complete]
     for place, row in enumerate(self.rows):
@@ -67,3 +73,23 @@ def stop_rewarding(data: Batches) -> None:
 @splice("train.compiled", after="sources")
 def _(stack, data):
     stack.callback(stop_rewarding, data)
+
+
+@splice("train.evaluate")
+def _(data):
+    if isinstance(data, Rollouts):
+        concurrent.futures.wait(data.pending)  # which share the engine's devices and the processes of rewards
+    proceed()
+
+
+@splice("train.checkpoint_due", after="local_checkpoints")
+def _(step, config, is_last):
+    proceed()
+    is_stopped = is_last and step < config.steps
+
+
+@splice("train.save", after="local_checkpoints")
+def _(data, is_stopped):
+    if is_stopped and isinstance(data, Rollouts):
+        data.patience = STOP_SECONDS
+    proceed()

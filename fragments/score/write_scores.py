@@ -69,7 +69,7 @@ def write_scores(
 
     mesh = make_mesh(1, -1, 1)
     saved, model = load_checkpoint(checkpoint_dir, mesh)
-    length = sequence_length or saved.sequence_length
+    length = saved.sequence_length if sequence_length is None else sequence_length
     changed = {"batch_size": batch_size, "accumulation": 1, "sequence_length": length, "objective": "reward"}
     config = dataclasses.replace(saved, **changed)
     check_config(config)

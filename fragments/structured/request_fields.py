@@ -56,6 +56,7 @@ class NamedTool(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 @splice("Fields.fields")
 def _():
+    FORM = "response_format"  # as clients call the field
     response_format: ResponseFormat = ResponseFormat()
     structured_outputs: StructuredOutputs | None = None
 

@@ -26,6 +26,7 @@ from generator.language.roles import (
     Rollouts,
     SamplingParams,
     Texts,
+    evaluate_held_out,
     load_checkpoint,
     loss,
     make_mesh,
@@ -272,6 +273,19 @@ def test_held_out_prompts_have_a_completion_each(settings, tmp_path):
     assert sum(x["objective"]["tokens"] for x in sums) == length
 
 
+@pytest.mark.parametrize(("sizes", "mean"), [([9] * 4 + [1] * 4, 1.0), ([9] * 8, None)])
+def test_held_out_completions_without_a_reward_do_not_count(settings, tmp_path, sizes, mean, capsys):
+    """Of one of two batches, or of both."""
+    (tmp_path / "held_out.jsonl").write_text("\n".join(json.dumps({"prompt": "x" * i, "bonus": 0}) for i in sizes))
+    more = settings | dict(eval_data=str(tmp_path / "held_out.jsonl"), eval_batches=2, reward="rewarding:nothing")
+    found = rollouts(dataclasses.replace(WIDE, **more), wide_model())
+    metrics: dict[str, float] = {}
+    monitor = SimpleNamespace(log_metrics=lambda step, logged: metrics.update(logged))
+    evaluate_held_out(found.evaluation(), 3, SimpleNamespace(model=None), found.held_out(), found, monitor)
+    assert metrics.get("eval/reward") == mean
+    assert ("no completion of held-out data has a reward" in capsys.readouterr().out) == (mean is None)
+
+
 @pytest.mark.parametrize("name, is_lost", [("hangs", False), ("ends", False), ("ends", True), ("nothing", False)])
 def test_some_completions_have_no_reward(settings, name, is_lost, monkeypatch, capfd):
     if is_lost:  # a process that ends before pebble knows what it runs
@@ -321,7 +335,7 @@ def test_missing_rewards_count_nowhere(settings, tmp_path, share, scales):
     batch, *_ = found.held_out()
     sums = found.evaluate(None, batch)
     known = [(reward, len(x.tokens)) for reward, x in zip(rewards[:size], requests, strict=False) if reward is not None]
-    assert sums["targets"] == len(known) or (np.isnan(sums["targets"]) and not known)
+    assert sums["targets"] == len(known)
     assert (sums["objective"]["reward"], sums["objective"]["tokens"]) == tuple(
         np.sum(known, axis=0) if known else (0, 0)
     )

@@ -1,9 +1,11 @@
 """Rollouts that are sampled before they are due."""
 
+import concurrent.futures
 import dataclasses
 import json
 import shutil
 import threading
+import time
 
 import jax
 import numpy as np
@@ -59,7 +61,7 @@ def mismatches(run) -> list[float]:
 
 
 def test_the_model_samples_before_rewards_are_known(config, tmp_path, monkeypatch):
-    """Three rollouts are sampled by the first weights before a reward is known; a stopped run goes on to the bit."""
+    """Three rollouts, which are all, are sampled before a reward is known; a stopped run goes on to the bit."""
     sampled = []
     known = threading.Event()
     sample, rewarded = Rollouts.sample, Rollouts.rewarded
@@ -74,7 +76,7 @@ def test_the_model_samples_before_rewards_are_known(config, tmp_path, monkeypatc
     monkeypatch.setattr(Rollouts, "sample", counted)
     monkeypatch.setattr(Rollouts, "rewarded", lambda self, *x: known.wait(60) and rewarded(self, *x))
     train(config)
-    assert sampled == [0, 1, 2, 3, 4]
+    assert sampled == [0, 1, 2]
     run = tmp_path / "run"
     wanted, told = weights(run), mismatches(run)
     assert told[0] < 1e-5 < 1e-4 < min(told[1:])  # the others are of weights that have been trained since
@@ -85,15 +87,53 @@ def test_the_model_samples_before_rewards_are_known(config, tmp_path, monkeypatc
         assert all(np.array_equal(x, y) for x, y in zip(weights(run), wanted, strict=True)) and mismatches(run) == told
 
 
-def test_what_is_done_is_saved_if_a_reward_fails(config, tmp_path):
-    train(dataclasses.replace(config, steps=1))
-    (tmp_path / "bad").touch()
+def test_what_is_done_is_saved_if_a_reward_fails(config, tmp_path, monkeypatch):
+    sample = Rollouts.sample
+
+    def spoiled(self, number, model):
+        if number == 3:
+            concurrent.futures.wait(self.pending)
+            (tmp_path / "bad").touch()
+        return sample(self, number, model)
+
+    monkeypatch.setattr(Rollouts, "sample", spoiled)
     with pytest.raises(InputError, match="KeyError"):  # of the fourth rollout
         train(dataclasses.replace(config, steps=8, checkpoint_every=100))
     assert (tmp_path / "run/6").is_dir()
     (tmp_path / "bad").unlink()
+    monkeypatch.undo()
+    monkeypatch.syspath_prepend(tmp_path)
     train(dataclasses.replace(config, steps=8))
     assert (tmp_path / "run/8").is_dir()
+
+
+def test_evaluation_has_the_processes_of_rewards_to_itself(config, monkeypatch):
+    busy, met = [], []
+    rewarded, evaluate = Rollouts.rewarded, Rollouts.evaluate
+
+    def slow(self, *x):
+        busy.append(1)
+        time.sleep(0.5)
+        found = rewarded(self, *x)
+        busy.pop()
+        return found
+
+    monkeypatch.setattr(Rollouts, "rewarded", slow)
+    monkeypatch.setattr(Rollouts, "evaluate", lambda self, *x: met.append(len(busy)) or evaluate(self, *x))
+    train(dataclasses.replace(config, eval_data=config.data, eval_every=1, steps=3, batches_per_rollout=1))
+    assert met and not any(met)
+
+
+def test_a_stopped_run_does_not_wait_for_slow_rewards(config, monkeypatch):
+    """The first of three rollouts is complete; the others are sampled again."""
+    data = Rollouts(config, NamedSharding(make_mesh(1, 1, 1), PartitionSpec()))
+    data.patience = 0.1
+    ended = threading.Event()
+    for number in range(3):
+        data.pending.append(data.thread.submit(lambda number=number: (not number or ended.wait(60)) and ([], {})))
+    state = data.get_state()[0]
+    ended.set()
+    assert state["round"] == 1 and len(state["pending"]) == 1
 
 
 def test_a_run_of_a_package_without_the_part_goes_on(config):

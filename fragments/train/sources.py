@@ -107,6 +107,14 @@ def _(checkpoints, step, state, data):
         proceed()
 
 
+@splice("evaluate_held_out.mean", after="objectives", before="preemption")
+def _(step, sums):
+    if any(x["targets"] for x in sums):
+        proceed()
+    else:
+        print(f"step {step}: no completion of held-out data has a reward", flush=True)
+
+
 @splice("train.after_step")
 def _(metrics, data):
     metrics |= data.metrics

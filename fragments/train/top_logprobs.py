@@ -11,9 +11,12 @@ requires("distill/taught")
 
 
 def top_logprobs(
-    model: Decoder, batch: dict[str, Array], top_k: int, temperature: float, config: Config
+    model: Decoder, batch: dict[str, Array], top_k: int, known: int, temperature: float, config: Config
 ) -> tuple[Array, Array]:
-    """Returns the likeliest tokens after each place of a batch, and their log-probabilities (nats): [B, T, K]."""
+    """Returns the likeliest of the first `known` tokens after each place of a batch, and their log-probabilities.
+
+    Each is [B, T, K]; in nats, of the whole vocabulary.
+    """
     x = model.hidden(batch["tokens"])  # [B, T, D]
     B, T, D = x.shape
     size = min(max(config.logits_per_chunk // (B * config.vocab_size), 1), T)
@@ -21,7 +24,7 @@ def top_logprobs(
 
     def find(x):
         logits = model.embedding.logits(x, model.embedding.kernel())
-        logprobs, tokens = jax.lax.top_k(jax.nn.log_softmax(logits / temperature), top_k)
+        logprobs, tokens = jax.lax.top_k(jax.nn.log_softmax(logits / temperature)[..., :known], top_k)
         return tokens, logprobs
 
     x = jnp.pad(x, ((0, 0), (0, chunks * size - T), (0, 0))).reshape(B, chunks, size, D)
