@@ -96,7 +96,6 @@ def loss(model: Decoder, batch: dict[str, Array], config: Config) -> tuple[Array
         x = model.hidden(batch["tokens"])  # [B, T, D]
     with point("loss.scores", model, batch, x, config):
         log_likelihood, log_normalizer = score(model.embedding, x, batch["targets"], config)
-    point("loss.scored", model, batch, config)
     with point("loss.objective", log_likelihood, batch=batch, config=config):
         cross_entropy = -jnp.sum(log_likelihood * batch["weights"])
     with point("loss.total", cross_entropy, log_normalizer, weights=batch["weights"], config=config):

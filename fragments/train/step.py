@@ -76,6 +76,7 @@ def train_step(state: TrainState, batch: dict[str, Array], config: Config) -> tu
         gradient = jax.grad(lambda model, batch: loss(model, batch, config), has_aux=True)
     # sums over microbatches; microbatch i has rows i, i + accumulation, ..., so it is sharded as the batch is
     accumulate = optax.microbatch(gradient, 1, config.batch_size // config.accumulation)
+    point("train_step.batch", state, batch, config)
     with point("train_step.gradients", accumulate, state, batch):
         gradients, sums = accumulate(state.model, batch)
     target_count = jnp.maximum(sums["targets"], 1)
@@ -110,7 +111,7 @@ def train_step(state: TrainState, batch: dict[str, Array], config: Config) -> tu
 
 def eval_step(model: Decoder, batch: dict[str, Array], config: Config) -> dict[str, Array]:
     """Returns the sums of `loss` over a batch [B, T], in microbatches of training's size, to save memory."""
-    point("eval_step.start", model)
+    point("eval_step.start", model, batch, config)
     size = config.batch_size // config.accumulation
     return optax.microbatch(lambda *x: loss(*x, config)[1], 1, size)(model, batch)
 
