@@ -172,10 +172,11 @@ MOST_LEVELS = 200  # of lists and objects within each other; Python's own limit 
 
 def is_deeper(value: Any, levels: int) -> bool:
     """Returns whether a JSON value has more lists or objects within each other, without recursion."""
-    values: list[Any] = [[value]]
-    for _ in range(levels + 1):
+    values = [value] if isinstance(value, (dict, list)) else []
+    while values and levels:
         inner = (part for x in values for part in (x.values() if isinstance(x, dict) else x))
         values = [part for part in inner if isinstance(part, (dict, list))]
+        levels -= 1
     return bool(values)
 
 

@@ -104,8 +104,6 @@ def write_teacher(
                     writer.write(record)
                     count += 1
                     digest = zlib.crc32(record, digest)
-    if not count:
-        raise InputError(f"--data {data}: no document is left: give a longer --sequence-length, or other --long-chats")
     description |= {"teacher": checkpoint_dir, "top_k": top_k, "temperature": temperature}
     finish_folder(folder, f"tokens-{digest:08x}", count, description)
     print(f"{count:,} documents: train with --data {out} --objective distill --distill-temperature {temperature}")

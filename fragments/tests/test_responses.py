@@ -1,6 +1,7 @@
 """The responses API: items in, items out, and events that tell the same."""
 
 import json
+import time
 
 import pytest
 
@@ -143,6 +144,12 @@ def test_what_is_not_supported_is_refused(port, param, fields):
 def test_more_levels_than_can_be_parsed_are_refused(port):
     status, _, answer = ask(port, "/v1/responses", b'{"input": ' + b"[" * 5000 + b"]" * 5000 + b"}")
     assert status == 400 and "within each other" in answer["error"]["message"]
+
+
+def test_many_fields_are_refused_at_once(port):
+    began = time.monotonic()
+    assert ask(port, "/v1/responses", {str(i): i for i in range(100_000)})[0] == 400
+    assert time.monotonic() - began < 5
 
 
 def test_as_many_levels_as_are_read_are_answered(port):
