@@ -28,27 +28,24 @@ weight_conversion = pytest.importorskip("peft.utils.transformers_weight_conversi
 tuners_utils = pytest.importorskip("peft.tuners.tuners_utils")
 
 ATTENTION = "query,key,value,out"
+EXPERTS, SHARED = (f"{block}.gate,{block}.up,{block}.down" for block in ("experts", "shared"))
 LATENTS = "query_latent,attention.query,latent,key_value,out"
-# family, --lora-targets that peft has too, and, where it has not all, what `export-adapters` says of all
-CASES = {
-    "llama2": ("all", ""),
-    "gpt2": ("all", ""),
-    "phi3": ("all", ""),
-    "falcon": ("all", ""),
-    "bloom": ("all", ""),
+# family, --lora-targets that peft has too, and what `export-adapters` says of all; others have all
+LORA = {
     "mamba2": ("gate,value,write,read,step", "passes over adapters of this name"),
-    "gpt_neox": ("all", ""),
-    "mpt": ("all", ""),
-    "lfm2": ("all", ""),
     "falcon_h1": ("query,key,attention.out,mamba.value,step,gate,up,down", "passes over adapters of this name"),
-    "mixtral": ("all", ""),
-    "qwen3_moe": ("all", ""),
-    "olmoe": ("all", ""),
-    "minimax": ("all", ""),
-    "deepseek_v2": (f"{LATENTS},experts.gate,experts.up,experts.down", "takes a module of this name for experts"),
-    "deepseek_v3": (LATENTS, "takes a module of this name for experts"),
+    "deepseek_v2": (f"{LATENTS},{EXPERTS}", "takes a module of this name for experts"),
+    "deepseek_v3": (f"{LATENTS},{EXPERTS}", "takes a module of this name for experts"),
+    "deepseek_v32": (f"{LATENTS},{EXPERTS}", "takes a module of this name for experts"),
+    "glm_moe_dsa": (f"{LATENTS},{EXPERTS}", "takes a module of this name for experts"),
+    "dots1": (f"{ATTENTION},{EXPERTS}", "takes a module of this name for experts"),
+    "ernie4_5_moe": (f"{ATTENTION},{EXPERTS}", "takes a module of this name for experts"),
+    "exaone_moe": (f"{ATTENTION},{EXPERTS}", "takes a module of this name for experts"),
+    "glm4_moe": (f"{ATTENTION},{EXPERTS}", "takes a module of this name for experts"),
+    "hunyuan_v1_moe": (f"{ATTENTION},{EXPERTS}", "takes a module of this name for experts"),
+    "solar_open": (f"{ATTENTION},{EXPERTS}", "takes a module of this name for experts"),
     "qwen3_next": (f"{ATTENTION},delta.gate", "takes a module of this name for experts"),
-    "qwen2_moe": (f"{ATTENTION},shared.gate", "transformers has these experts in one tensor"),
+    "qwen2_moe": (f"{ATTENTION},{SHARED}", "transformers has these experts in one tensor"),
     "phimoe": (ATTENTION, "transformers has these experts in one tensor"),
     "jamba": (
         "query,mamba.gate,mamba.value,low_step,out,mlp.gate,mlp.up,mlp.down",
@@ -59,8 +56,25 @@ CASES = {
     "nemotron_h": ("query,value,step,up", "passes over adapters of this name"),
     "gpt_oss": (ATTENTION, "peft has no adapter of its weights"),
     "granitemoe": (ATTENTION, "peft has no adapter of its weights"),
+    "granitemoehybrid": (f"{ATTENTION},mamba.gate,write,read,step,{SHARED}", "peft has no adapter of its weights"),
+    "gemma4_moe": (f"{ATTENTION},{SHARED}", "peft has no adapter of its weights"),
+    "llama4": (f"{ATTENTION},{SHARED}", "peft has no adapter of its weights"),
+    "llama4_maverick": (f"{ATTENTION},mlp.gate,mlp.up,mlp.down,{SHARED}", "peft has no adapter of its weights"),
+    "qwen3_5_moe": (f"{ATTENTION},delta.gate,beta,step,{SHARED}", "peft has no adapter of its weights"),
     "recurrent_gemma": (f"{ATTENTION},gate,up,down", "peft has no adapter of its weights"),
 }
+# of peft, DoRA is a setting of LoRA: families whose kernels lie in files in another way each
+DORA = {
+    "llama2": ("all", ""),
+    "gpt2": ("all", ""),
+    "phi3": ("all", ""),
+    "falcon": ("all", ""),
+    "bloom": ("all", ""),
+    "gpt_neox": ("all", ""),
+    "mixtral": (ATTENTION, "peft has no DoRA with adapters of experts"),
+}
+CASES = {(name, "lora"): LORA.get(name, ("all", "")) for name in FAMILIES}
+CASES |= {(name, "dora"): case for name, case in DORA.items()}
 
 
 def theirs(model: torch.nn.Module, tokens: np.ndarray) -> torch.Tensor:
@@ -74,27 +88,26 @@ def in_double(reference_class, folder) -> torch.nn.Module:
 
 # peft reads a deprecated attribute of transformers, and says that GPT-2's kernels are [in, out]
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing.:FutureWarning", "ignore:fan_in_fan_out:UserWarning")
-@pytest.mark.parametrize("name", mostly_slow(CASES, "gpt2", "phi3"))
-def test_adapters_are_those_of_peft(name, tmp_path):
+@pytest.mark.parametrize(("name", "part"), mostly_slow(CASES, ("gpt2", "lora"), ("phi3", "lora"), ("phi3", "dora")))
+def test_adapters_are_those_of_peft(name, part, tmp_path):
     """Logits, gradients, files of ours there, files of theirs here."""
-    family, (targets, refused) = FAMILIES[name], CASES[name]
+    family, (targets, refused) = FAMILIES[name], CASES[name, part]
     reference_class = getattr(transformers, family.model)
     settings = family.settings | next(iter(family.cases.values())).settings
     hf = getattr(transformers, family.config)(**settings, attn_implementation="eager", dtype="float32")
     parity.make_reference(reference_class, hf).save_pretrained(tmp_path / "base")
     package = woven(
-        f"fit_{name}", "cpu", tmp_path, fitted(family.architecture, f"fit_{name}", tmp_path / "base"), ("lora",)
+        f"fit_{name}", "cpu", tmp_path, fitted(family.architecture, f"fit_{name}", tmp_path / "base"), (part,)
     )
     folder = package.model.__name__.split(".")[0]
     peft_module, commands = (importlib.import_module(f"{folder}.{module}") for module in ("peft", "checkpoint"))
     config, base = package.huggingface.load_hf(tmp_path / "base")
     named, random = package.parallel.named_arrays, np.random.default_rng(0)
     tokens = random.integers(2, hf.vocab_size, (2, 18), dtype=np.int32)
-    logits = np.asarray(base(tokens))
 
     def adapted(targets: str):
         config_ = dataclasses.replace(config, lora_rank=3, lora_alpha=6.0, lora_targets=targets)
-        model, kernels = package.model.Decoder(config_, nnx.Rngs(0)), named(base)
+        model, kernels = jax.eval_shape(lambda: package.model.Decoder(config_, nnx.Rngs(0))), named(base)
         values = {path: random.normal(0, 0.1, x.shape) for path, x in named(model).items() if ".adapter." in path}
         values = [jnp.float32(values[path] if path in values else kernels[path]) for path in named(model)]
         return config_, jax.tree.unflatten(jax.tree.structure(model), values)
@@ -106,32 +119,40 @@ def test_adapters_are_those_of_peft(name, tmp_path):
     config, model = adapted(targets)
     peft_module.save_adapters(config, model, tmp_path / "ours", "")
     written = load_file(tmp_path / "ours/adapter_model.safetensors")
-    again = peft_module.read_adapter(str(tmp_path / "ours"), config)
+    graph, adapters, rest = nnx.split(model, nnx.LoRAParam, ...)
+    bare = jax.tree.map(jnp.zeros_like, rest)  # norms of DoRA are written with those of the kernels
+
+    def save_alone(adapters, folder):
+        peft_module.save_adapters(config, nnx.merge(graph, adapters, bare), tmp_path / folder, "")
+
+    save_alone(adapters, "alone")
+    again = peft_module.read_adapter(str(tmp_path / "alone"), config)
     mine = {path: np.asarray(x) for path, x in named(model).items() if ".adapter." in path and x.size}
     assert mine.keys() == again.arrays.keys() and all(np.array_equal(mine[path], x) for path, x in again.arrays.items())
 
     loaded = peft.PeftModel.from_pretrained(
         in_double(reference_class, tmp_path / "base"), tmp_path / "ours", is_trainable=True
     ).double()
+    with torch.no_grad(), loaded.disable_adapter():
+        logits = theirs(loaded, tokens).numpy()
     found = theirs(loaded, tokens[:, :-1])
-    ours = np.asarray(model(tokens[:, :-1]))
-    np.testing.assert_allclose(ours, found.detach().numpy(), rtol=1e-5, atol=1e-5)
-    assert np.abs(ours - logits[:, :-1]).max() > 1e-2  # or it would show nothing
-
     labels = parity.as_torch(tokens[:, 1:]).flatten()
     torch.nn.functional.cross_entropy(found.flatten(0, 1), labels).backward()
-    graph, adapters, rest = nnx.split(model, nnx.LoRAParam, ...)
 
     def loss(adapters):
         x = nnx.merge(graph, adapters, rest)(tokens[:, :-1]).astype(jnp.float32)
-        return -jnp.take_along_axis(jax.nn.log_softmax(x), tokens[:, 1:, None], -1).mean()
+        return -jnp.take_along_axis(jax.nn.log_softmax(x), tokens[:, 1:, None], -1).mean(), x
 
-    gradient = jax.jit(jax.grad(loss))(adapters)
+    gradient, ours = jax.jit(jax.grad(loss, has_aux=True))(adapters)
+    np.testing.assert_allclose(ours, found.detach().numpy(), rtol=1e-5, atol=1e-5)
+    assert np.abs(ours - logits[:, :-1]).max() > 1e-2  # or it would show nothing
     ones = jax.tree.map(jnp.ones_like, adapters)  # zero in the file is what several maps of a module do not share
     for kind, values in ("gradient", gradient), ("ones", ones):
-        peft_module.save_adapters(config, nnx.merge(graph, values, rest), tmp_path / kind, "")
+        save_alone(values, kind)
     gradients, places = (load_file(tmp_path / kind / "adapter_model.safetensors") for kind in ("gradient", "ones"))
-    parameters = {path.replace(".default", ""): x.grad for path, x in loaded.named_parameters() if x.requires_grad}
+    parameters = {path: x.grad for path, x in loaded.named_parameters() if x.requires_grad}
+    for name_there, name_in_file in (".default", ""), ("magnitude_vector.weight", "magnitude_vector"):
+        parameters = {path.replace(name_there, name_in_file): x for path, x in parameters.items()}
     compared = parameters.keys() & written.keys()  # there, experts have one for all
     assert compared and {path for path in parameters if ".experts." not in path} <= compared
     for path in compared:
@@ -142,18 +163,18 @@ def test_adapters_are_those_of_peft(name, tmp_path):
     names = [it for it in names if not any(".experts." in path and f".{it}.lora" in path for path in written)]
     trained = peft.get_peft_model(
         in_double(reference_class, tmp_path / "base"),
-        peft.LoraConfig("CAUSAL_LM", target_modules=names, r=4, lora_alpha=8),
+        peft.LoraConfig("CAUSAL_LM", target_modules=names, r=4, lora_alpha=8, use_dora=part == "dora"),
     ).float()
     for path, x in trained.named_parameters():
         if ".lora_" in path:
-            torch.nn.init.normal_(x, std=0.1)
+            x.data += 0.1 * torch.randn_like(x)
     trained.save_pretrained(tmp_path / "theirs")
     _, imported = commands.with_peft_adapter(
         *package.huggingface.open_hf_model(tmp_path / "base"), str(tmp_path / "theirs")
     )
     imported = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)), imported)
     found = theirs(trained.double().eval(), tokens).detach().numpy()
-    np.testing.assert_allclose(imported(tokens), found, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(parity.forward(package)(imported, tokens), found, rtol=1e-5, atol=1e-5)
     assert np.abs(found - logits).max() > 1e-2
 
 
