@@ -112,6 +112,7 @@ def test_a_config_alone_begins_from_random_weights(folder, monkeypatch):
     output = start("config.json", "--target=cpu", "--name=mine")
     assert "templates/architectures/mine.toml: as llama2\n" in output and not Path("runs").exists()
     assert "note: not compared with transformers: gen parity needs torch\n" in output
+    assert output.endswith(": see gen list parts.\n")
     _, train, *_ = programs_of(output)
     assert train.startswith("python -m mine_cpu.train --checkpoint-dir ../runs/mine --data ../train.jsonl ")
     assert "--tokenizer bytes" in train
