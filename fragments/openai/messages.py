@@ -10,6 +10,7 @@ from msgspec import Meta
 from generator.language import point
 from generator.language.roles import (
     IGNORED,
+    MOST_LEVELS,
     NEUTRAL,
     UNSUPPORTED,
     AnyTokenizer,
@@ -23,7 +24,9 @@ from generator.language.roles import (
     TooLong,
     chat_logprobs,
     code_of_field,
+    drop_nulls,
     for_template,
+    is_deeper,
     too_long,
     warn_ignored,
 )
@@ -152,32 +155,6 @@ class Chat(Fields):
         message: dict[str, Any] = {"content": piece.text} | ({"role": "assistant"} if piece.first else {})
         point("Chat.told", piece, message)
         return {"delta" if self.stream else "message": message, "logprobs": scores}
-
-
-def drop_nulls(value: Any) -> Any:
-    """Drops null fields, except where a schema may contain null."""
-    if isinstance(value, list):
-        return [drop_nulls(part) if isinstance(part, (dict, list)) else part for part in value]
-    kept = "parameters", "chat_template_kwargs"
-    point("drop_nulls.kept", kept)
-    return {
-        key: drop_nulls(part) if isinstance(part, (dict, list)) and key not in kept else part
-        for key, part in value.items()
-        if part is not None
-    }
-
-
-MOST_LEVELS = 200  # of lists and objects within each other; Python's own limit allows more, but not all that follows
-
-
-def is_deeper(value: Any, levels: int) -> bool:
-    """Returns whether a JSON value has more lists or objects within each other, without recursion."""
-    values = [value] if isinstance(value, (dict, list)) else []
-    while values and levels:
-        inner = (part for x in values for part in (x.values() if isinstance(x, dict) else x))
-        values = [part for part in inner if isinstance(part, (dict, list))]
-        levels -= 1
-    return bool(values)
 
 
 def read_fields(content: bytes, kind: type[Completion | Chat], defaults: dict[str, float]) -> Completion | Chat:

@@ -59,7 +59,7 @@ def form_of(request: Completion | Chat) -> tuple[str, str] | None:
         raise InputError("cannot be combined with structured_outputs: leave one out")
     if form.type != "text":
         schema = form.json_schema.schema if form.json_schema else {"type": "object"}
-        return "response_format", f"start: {json_rule(schema)}"
+        return request.FORM, f"start: {json_rule(schema)}"
     if outputs is None:
         return None
     if outputs.json is not None:
@@ -239,7 +239,7 @@ def grammar_of(
     grammars: Grammars,
 ) -> str:
     """Returns the grammar of an answer to a prompt, compiled by now; "" if its text is free. May be slow."""
-    field = "response_format" if request.response_format.type != "text" else "structured_outputs"
+    field = request.FORM if request.response_format.type != "text" else "structured_outputs"
     is_chat = isinstance(request, Chat)
     special = {text: token for token, text in tokenizer.special.items() if text in MARKS}
     try:

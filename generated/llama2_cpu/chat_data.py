@@ -9,7 +9,7 @@ from .chat_rows import CHAT_MARK
 from .chats import PAIR, warn_of_chat
 from .config import Config
 from .errors import InputError
-from .preferences import PREFERENCES, WITH_LABELS, WITH_REFERENCE
+from .preferences import PREFERENCES, WITH_LABELS, reads_reference
 
 
 def is_cut(config: Config, size: int, source: str) -> bool:
@@ -59,7 +59,7 @@ def are_pairs(config: Config, tokens: np.ndarray, path: str) -> bool:
         kind = "completions with a label" if is_labeled else "pairs" if is_pair else "no pairs of answers, nor labels"
         problem = f"holds {kind}, not for {config.objective}"
         raise InputError(f"data {path}: {problem}: give other data, or train with --objective {' or '.join(fitting)}")
-    if config.objective in WITH_REFERENCE and np.isnan(tokens["reference"]).any():
+    if reads_reference(config) and np.isnan(tokens["reference"]).any():
         command = f"python -m {__package__}.reference --checkpoint-dir DIR --data PREPARED --out OUT"
         raise InputError(
             f"data {path}: has no log-likelihoods of a reference, which --objective {config.objective} compares with: "
@@ -85,7 +85,7 @@ def pair_pieces(config: Config, pair: np.ndarray, source: str) -> list[dict[str,
         return []
     tokens, targets = (np.concatenate([x[part] for x in answers]) for part in (slice(-1), slice(1, None)))
     piece = {"tokens": tokens["token"], "targets": targets["token"], "weights": targets["weight"].astype(np.float32)}
-    if config.objective in WITH_REFERENCE:
+    if reads_reference(config):
         piece["reference"] = targets["reference"]
     if config.objective in WITH_LABELS:
         piece["answers"] = targets["answer"].astype(np.int32)

@@ -59,10 +59,11 @@ def kinds_of(document: str) -> list[str]:
     return ["pairs", "labels"] if is_labeled else []
 
 
-def check_kinds(document: str, kinds: list[str]) -> None:
+def check_kinds(document: str, kinds: list[str], source: str) -> None:
     """Raises InputError if a document is not what those of its source are."""
     if kinds_of(document) != kinds:
-        where = json.loads(document[1:])["source"] if document.startswith(CHAT_MARK) else repr(document[:40])
+        text = f"{source}: the text {document[:40]!r}"
+        where = json.loads(document[1:])["source"] if document.startswith(CHAT_MARK) else text
         first = (
             f"has {'a label' if 'labels' in kinds else 'a chosen and a rejected answer'}" if kinds else "has neither"
         )

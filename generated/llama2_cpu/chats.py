@@ -275,7 +275,7 @@ def encode_answers(chats: Chats, row: dict[str, Any], answers: dict[str, tuple[i
     for name, (number, answer) in answers.items():
         try:
             weighted = chats.encode(row | {"completion": answer}, source)
-        except ValueError as error:
+        except (RecursionError, ValueError) as error:
             raise ValueError(f"{name}: {error}") from None
         if isinstance(answer, list) and answer[-1]["role"] != "assistant":
             raise ValueError(f"{name} must end with a message of the assistant")

@@ -79,7 +79,7 @@ class TrainConfig:
     preference_margin: Annotated[float, 0, 1e6] = 0.5  # of simpo: by how much the chosen reward is to be higher (gamma)
     desirable_weight: NonNegativeFloat = 1.0  # of kto: weight of the losses of rows whose label is true
     undesirable_weight: NonNegativeFloat = 1.0  # of kto: weight of those whose label is false
-    objective: str = "next_token"  # or, of a part: dpo, dpo_norm, ipo, orpo, simpo, kto, reward, distill, grpo
+    objective: str = "next_token"  # or, of a part: dpo, dpo_norm, ipo, orpo, simpo, kto, reward, distill, grpo, ppo
     loss_per: Literal["token", "sequence"] = "token"  # what counts the same: each token, or each completion
     ratio_per: Literal["token", "sequence"] = "token"  # what has a ratio of probabilities: GSPO has sequence in both
     clip_low: PositiveFloat = 0.2  # ratios below 1 - this give no gradient where the advantage is negative
@@ -131,13 +131,13 @@ class CheckpointConfig:
 class RolloutConfig:
     """What the model samples, and what rewards it."""
 
+    scale_advantages: bool = True  # whether a group's advantages are divided by their standard deviation
     reward: str = ""  # MODULE:FUNCTION that returns the reward of (prompt, completion, **other fields of the row)
     reward_seconds: PositiveFloat = 10.0  # time limit of a reward
     group_size: PositiveInt = 8  # completions sampled for a prompt, whose rewards are compared
     completion_tokens: PositiveInt = 256  # tokens sampled at most
     batches_per_rollout: PositiveInt = 1  # steps before the model samples again
     rollout_sequences: PositiveInt = 64  # sampled at a time
-    scale_advantages: bool = True  # whether a group's advantages are divided by their standard deviation
     # rollouts whose rewards are computed while the model trains; it samples them this early
     rollouts_ahead: Annotated[int, 0, 1000] = 0
     rollout_devices: Annotated[int, 0, 1_000_000] = 0  # the last devices, which sample and do not train; 0: all do both

@@ -45,7 +45,7 @@ from .errors import InputError, check_config, ending_with_messages
 from .formats import TEXT_BYTES
 from .parallel import RULES
 from .pipeline import check_pipeline
-from .preferences import WITH_LABELS, WITH_REFERENCE
+from .preferences import WITH_LABELS, reads_reference
 from .prepare import prepare
 from .tokenizer import AnyTokenizer, load_tokenizer
 
@@ -263,7 +263,7 @@ class Batches(Iterator[dict[str, np.ndarray]]):
         """Resumes from the state after a step. Raises InputError if its data is not allowed."""
         if "sequences" not in state:
             remedy = "give it again, or export the weights, and import them into a new --checkpoint-dir"
-            raise InputError(f"step {step} is of --objective grpo, or of an earlier release: {remedy}")
+            raise InputError(f"step {step} is of completions that a model sampled, or of an earlier release: {remedy}")
         config = self.config
         if state["documents"] != self.documents:
             problem = f"--data {config.data} --tokenizer {config.tokenizer}: not what this run had up to {step}"
@@ -283,7 +283,7 @@ def abstract_batch(config: Config, mesh: Mesh) -> dict[str, jax.ShapeDtypeStruct
         factors = " x ".join(("accumulation", *RULES["batch"]))
         raise InputError(f"--batch-size {config.batch_size}: must be a multiple of {factors}, {parts}")
     dtypes = {name: "int32" for name in ("tokens", "targets", "positions", "segment_ids")} | {"weights": "float32"}
-    if config.objective in WITH_REFERENCE:
+    if reads_reference(config):
         dtypes["reference"] = "float32"
     if config.objective in WITH_LABELS:
         dtypes["answers"] = "int32"

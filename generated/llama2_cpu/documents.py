@@ -191,7 +191,7 @@ def read_description(data: str) -> dict[str, Any] | None:
     try:
         description = json.loads(path.read_text())
         return description | {"shards": {name: int(count) for name, count in description["shards"].items()}}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{path}: is damaged: {error!r}: prepare the data again, in a new folder") from None
 
 

@@ -115,7 +115,7 @@ def check_config(config: Config, source: str = "") -> None:
         if config.objective == "grpo" and config.batch_size * config.batches_per_rollout % config.group_size:
             problems.append("--group-size: must divide batch_size x batches_per_rollout, the completions of a rollout")
         if config.rollout_devices and config.objective != "grpo":
-            problems.append("--rollout-devices: for --objective grpo alone")
+            problems.append(f"--rollout-devices: --objective {config.objective} samples nothing: give 0")
     if problems:
         raise InputError("\n".join(source + problem for problem in problems))
 

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from .chat_template import ChatTemplate, TemplateError, TooLong, for_template
 from .choices import Piece, chat_logprobs, completion_logprobs
+from .json_values import MOST_LEVELS, drop_nulls, is_deeper
 from .settings import SamplingParams
 from .structured import NamedTool, ResponseFormat, StructuredOutputs
 from .tokenizer import AnyTokenizer
@@ -124,6 +125,7 @@ class Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     return_token_ids: bool = False
     prompt_cache_key: str = ""
     cache_salt: str = ""
+    FORM = "response_format"  # as clients call the field
     response_format: ResponseFormat = ResponseFormat()
     structured_outputs: StructuredOutputs | None = None
 
@@ -216,6 +218,13 @@ class Completion(Fields, kw_only=True):
         return {"text": piece.text, "logprobs": scores}
 
 
+class Function(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] = {}
+    strict: bool = False  # calls follow the schema of `parameters`; those that must be called always do
+
+
 class Part(msgspec.Struct):
     type: str
     text: str | None = None
@@ -295,9 +304,9 @@ class Chat(Fields):
 
     def encode(self, tokenizer: AnyTokenizer, template: ChatTemplate | None, room: int, most: int) -> list[list[int]]:
         if template is None:
-            raise Refusal(400, "the tokenizer has no chat template: use /v1/completions", "messages")
+            raise Refusal(400, "the tokenizer has no chat template: use /v1/completions", self.INPUT)
         if len(self.messages) > room:
-            raise too_long(room, f"there are {len(self.messages)} messages", "messages")
+            raise too_long(room, f"there are {len(self.messages)} messages", self.INPUT)
         if self.top_logprobs and not self.logprobs:
             raise Refusal(400, "top_logprobs: needs logprobs, true", "top_logprobs")
         try:
@@ -315,11 +324,11 @@ class Chat(Fields):
             join_arguments(messages, template.texts.values())
             return [template.encode(messages, self.offered or None, *flags, most, names)]
         except TooLong:
-            raise too_long(room, f"the messages make more than {most:,} characters", "messages") from None
+            raise too_long(room, f"the messages make more than {most:,} characters", self.INPUT) from None
         except RecursionError:
-            raise Refusal(400, "the arguments of a tool call, or a tool, are nested too deeply", "messages") from None
+            raise Refusal(400, "the arguments of a tool call, or a tool, are nested too deeply", self.INPUT) from None
         except TemplateError as error:
-            raise Refusal(400, f"the chat template rejects these messages: {error}", "messages") from None
+            raise Refusal(400, f"the chat template rejects these messages: {error}", self.INPUT) from None
 
     def describe(self, piece: Piece, tokenizer: AnyTokenizer) -> dict[str, Any]:
         scores = chat_logprobs(piece.scores, tokenizer) if self.likeliest is not None else None
@@ -331,29 +340,9 @@ class Chat(Fields):
         return {"delta" if self.stream else "message": message, "logprobs": scores}
 
 
-class Function(msgspec.Struct, forbid_unknown_fields=True):
-    name: str
-    description: str = ""
-    parameters: dict[str, Any] = {}
-    strict: bool = False  # calls follow the schema of `parameters`; those that must be called always do
-
-
 class Tool(msgspec.Struct, forbid_unknown_fields=True):
     type: Literal["function"]
     function: Function
-
-
-def drop_nulls(value: Any) -> Any:
-    """Drops null fields, except where a schema may contain null."""
-    if isinstance(value, list):
-        return [drop_nulls(part) if isinstance(part, (dict, list)) else part for part in value]
-    kept = "parameters", "chat_template_kwargs"
-    kept = *kept, "schema", "json"
-    return {
-        key: drop_nulls(part) if isinstance(part, (dict, list)) and key not in kept else part
-        for key, part in value.items()
-        if part is not None
-    }
 
 
 def read_fields(content: bytes, kind: type[Completion | Chat], defaults: dict[str, float]) -> Completion | Chat:
@@ -361,6 +350,10 @@ def read_fields(content: bytes, kind: type[Completion | Chat], defaults: dict[st
     try:
         fields = msgspec.json.decode(content + b" " * 6)  # or half of a surrogate pair near the end is "truncated"
         if isinstance(fields, dict):
+            for field in fields:
+                if is_deeper(fields[field], MOST_LEVELS):
+                    problem = f"{field[:40]}: has more than {MOST_LEVELS} lists or objects within each other"
+                    raise Refusal(400, problem, field[:40], "invalid_value")
             sent = {key: x for key, x in drop_nulls(fields).items() if key not in IGNORED}
             ignored = UNSUPPORTED - {"parallel_tool_calls"} if issubclass(kind, Chat) else UNSUPPORTED
             for key in sent.keys() & ignored:
@@ -377,7 +370,12 @@ def read_fields(content: bytes, kind: type[Completion | Chat], defaults: dict[st
             if form is not None:
                 fields["response_format"] = form
         return msgspec.convert(fields, kind, str_keys=True)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        param = re.search(r"(?:\$\.|\$\[\.\.\.\] - at `\$\.|field `)(\w+)", str(error))
+    except RecursionError:
+        raise Refusal(
+            400, "the request has too many lists or objects within each other", None, "invalid_value"
+        ) from None
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        problem = re.sub(r"(?s)^(.{200}).{100,}(.{200})$", r"\1 ... \2", str(error))  # it may quote what was sent
+        param = re.search(r"(?:\$\.|\$\[\.\.\.\] - at `\$\.|field `)(\w{1,64})", problem)
         what = "" if isinstance(error, msgspec.ValidationError) else "not valid UTF-8 JSON: "
-        raise Refusal(400, f"{what}{error}", param and param[1], code_of_field(str(error))) from None
+        raise Refusal(400, f"{what}{problem}", param and param[1], code_of_field(str(error))) from None

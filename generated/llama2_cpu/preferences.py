@@ -17,6 +17,11 @@ WITH_REFERENCE = "dpo", "dpo_norm", "ipo", "kto"
 PREFERENCES = "dpo", "dpo_norm", "ipo", "orpo", "simpo"  # of pairs
 
 
+def reads_reference(config: TrainConfig) -> bool:
+    """Returns whether data holds the log-likelihoods of a reference."""
+    return config.objective in WITH_REFERENCE
+
+
 def sum_answers(values: Array, segment_ids: Array) -> list[Array]:
     """Sums values [B, T] over the answers of each pair [B, P]: segments 1, 3, ... are chosen, 2, 4, ... rejected."""
     number = values.shape[1] // 2 * 2 + 1  # at most, with padding

@@ -76,7 +76,7 @@ def write_shard(
     numbers = range(len(documents) * part // parts, len(documents) * (part + 1) // parts)
     rules = (read_description(str(path.parent)) or {}).get("chat")
     chats = Chats(tokenizer, name, rules["loss_on"]) if rules else None
-    description = read_description(str(path.parent)) or ()
+    description = read_description(str(path.parent)) or {}
     kinds = [kind for kind in ("pairs", "labels") if kind in description]
     others = (documents[i - 1] for i in numbers)  # of the first one, the last one of its files
     half = path.with_name(f"{path.name}.half-{secrets.token_hex(4)}")
@@ -84,10 +84,10 @@ def write_shard(
         with contextlib.closing(ArrayRecordWriter(str(half), "group_size:1")) as writer:
             for text in (documents[i] for i in numbers):
                 special_counts.update(set(names.findall(text)))
-                check_kinds(text, kinds)
+                check_kinds(text, kinds, description.get("source", ""))
                 if "labels" in kinds:
                     other = next(others)
-                    check_kinds(other, kinds)
+                    check_kinds(other, kinds, description["source"])
                     text = with_other(text, other)
                 if text.startswith(CHAT_MARK) != (chats is not None):
                     raise InputError(
@@ -310,3 +310,26 @@ def prepare(
     folder.finish(counts_of_all)
     total = f"{sum(counts_of_all.values()):,} documents in {len(plan)} files"
     print(f"{total}: train with --data {out} --tokenizer {tokenizer}")
+
+
+HALF = "tokens.half"  # the documents, until all of them are written
+
+
+def new_folder(out: str) -> Path:
+    """Makes a folder, or empties one that was left without its prepared.json. Raises InputError if it holds more."""
+    folder = Path(out).expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [*folder.iterdir()]
+    if not all(re.fullmatch(f"{HALF}|prepared[.]half|tokens-[0-9a-f]{{8}}", file.name) for file in files):
+        raise InputError(f"--out {out}: already exists: give a new folder")
+    for file in files:
+        file.unlink()
+    return folder
+
+
+def finish_folder(folder: Path, name: str, count: int, description: dict[str, Any]) -> None:
+    """Names the documents, and describes them: the description comes last, and whole."""
+    (folder / HALF).rename(folder / name)
+    half = folder / "prepared.half"
+    half.write_text(json.dumps(description | {"shards": {name: count}}))
+    half.rename(folder / "prepared.json")

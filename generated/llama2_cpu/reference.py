@@ -8,10 +8,8 @@ python -m llama2_cpu.train --checkpoint-dir DIR --data OUT --objective dpo
 
 import contextlib
 import dataclasses
-import json
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -20,6 +18,7 @@ import tyro
 from array_record.python.array_record_module import ArrayRecordWriter
 
 from .errors import InputError, check_config, ending_with_messages
+from .prepare import HALF, finish_folder, new_folder
 
 
 def pair_records(row: dict[str, np.ndarray], dtype: np.dtype) -> Iterator[bytes]:
@@ -66,16 +65,15 @@ def write_reference(
     from .step import target_log_likelihoods
     from .tokenizer import load_tokenizer
 
-    folder = Path(out).expanduser()
     description = read_description(data)
     if not description or "pairs" not in description:
         raise InputError(f"--data {data}: must be pairs, or completions with a label, that `data prepare` wrote")
-    if folder.exists() and [path.name for path in folder.iterdir()] not in ([], ["tokens.half"]):
-        raise InputError(f"--out {out}: already exists: give a new folder")
+    folder = new_folder(out)
     mesh = make_mesh(1, -1, 1)
     saved, model = load_checkpoint(checkpoint_dir, mesh)
     changed = {"eval_data": data, "batch_size": batch_size, "accumulation": 1, "long_chats": long_chats}
-    changed |= {"sequence_length": sequence_length or saved.sequence_length, "tokenizer": tokenizer or saved.tokenizer}
+    changed |= {"sequence_length": saved.sequence_length if sequence_length is None else sequence_length}
+    changed |= {"tokenizer": tokenizer or saved.tokenizer}
     changed |= {"loss_on": description["chat"]["loss_on"], "special_tokens": description["tokenizer"]["parses_special"]}
     config = dataclasses.replace(saved, **changed, objective="reference")
     check_config(config)
@@ -84,9 +82,7 @@ def write_reference(
     dtype = np.dtype([("token", token), *PAIR.descr[1:]])
     count = 0
     digest = 0
-    folder.mkdir(parents=True, exist_ok=True)
-    half = folder / "tokens.half"
-    with contextlib.closing(ArrayRecordWriter(str(half), "group_size:1")) as writer, jax.set_mesh(mesh):
+    with contextlib.closing(ArrayRecordWriter(str(folder / HALF), "group_size:1")) as writer, jax.set_mesh(mesh):
         score_batch = jax.jit(lambda model, batch: target_log_likelihoods(model, batch, config))
         for batch in rich.progress.track(evaluation_batches(config), "batches"):
             batch["reference"] = np.asarray(score_batch(model, jax.device_put(batch, layout)))
@@ -97,10 +93,7 @@ def write_reference(
                     digest = zlib.crc32(record, digest)
     if not count:
         raise InputError(f"--data {data}: no pair is left: give a longer --sequence-length, or other --long-chats")
-    name = f"tokens-{digest:08x}"
-    half.rename(folder / name)
-    description |= {"reference": checkpoint_dir, "shards": {name: count}}
-    (folder / "prepared.json").write_text(json.dumps(description))
+    finish_folder(folder, f"tokens-{digest:08x}", count, description | {"reference": checkpoint_dir})
     objectives = "kto" if "labels" in description else "dpo, dpo_norm or ipo"
     print(
         f"{count:,} {'rows' if 'labels' in description else 'pairs'}: train with --data {out} --objective {objectives}"

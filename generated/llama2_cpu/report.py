@@ -44,7 +44,7 @@ def last_group(path: epath.Path, size: int) -> list[dict[str, Any]]:
         end = file.seek(0, 2)
         file.seek(max(0, end - TAIL))
         for line in file:
-            with contextlib.suppress(ValueError):  # the rest of a line
+            with contextlib.suppress(*NO_RECORD):  # such as the rest of a line
                 records.append(json.loads(line))
     return [record for record in records if record["round"] == records[-1]["round"]][-size:]
 
@@ -68,6 +68,9 @@ def draw_samples(records: list[dict[str, Any]]) -> str:
 
 
 INTERVAL = 20  # seconds between two pages at least
+GREATEST = 1e300  # what is drawn; the heights of a chart are sums
+# what a line of JSON raises that is no record
+NO_RECORD = ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError
 LIBRARIES = "jax", "flax", "optax", "orbax-checkpoint"
 
 
@@ -134,14 +137,15 @@ class Report:
         """Takes the metrics of earlier starts from a file of JSON lines."""
         with open(metrics, "rb") as file:
             for line in file:
-                with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):  # not a record
+                with contextlib.suppress(*NO_RECORD):
                     record = json.loads(line)
-                    self.record(int(record.pop("step")), record)
+                    if (step := int(record.pop("step"))) >= 0:
+                        self.record(step, record)
 
     def record(self, step: int, metrics: dict[str, float]) -> None:
         self.step = step
         for name, value in metrics.items():
-            if isinstance(value, float | int):
+            if isinstance(value, float | int) and abs(value) < GREATEST:  # nor NaN
                 self.curves.setdefault(name, Curve()).add(step, value)
 
     def add(self, step: int, metrics: dict[str, float]) -> None:
@@ -173,9 +177,9 @@ class Report:
         last = {name: curve.last[1] for name, curve in self.curves.items()}
         numbers = {"step": f"{self.step:,} of {self.config.steps:,}"}
         speed = last.get("train/tokens_per_second", 0)
-        if speed and self.state == "running":
+        if speed > 0 and self.state == "running":
             tokens = (self.config.steps - self.step) * self.config.batch_size * self.config.sequence_length
-            numbers["time left"] = duration(tokens / speed)
+            numbers["time left"] = duration(min(tokens / speed, 1e12))
         numbers["since this start"] = duration(time.perf_counter() - self.began)
         titles = {"train/loss": "loss", "eval/loss": "held-out loss", "train/tokens_per_second": "tokens/s"}
         numbers |= {title: format_number(last[name]) for name, title in titles.items() if name in last}
@@ -190,7 +194,7 @@ class Report:
         results = draw_charts({name: curve for name, curve in self.curves.items() if name not in times})
         results += draw_shares({name: curve.last[1] for name, curve in times.items()})
         path = self.path.with_name("completions.jsonl")
-        if path.exists():
+        with contextlib.suppress(*NO_RECORD, FileNotFoundError):
             results += draw_samples(last_group(path, self.config.group_size))
         numbers = (f"<div><dt>{title}</dt><dd>{number}</dd></div>\n" for title, number in self.numbers().items())
         texts = {

@@ -3,51 +3,134 @@
 
 import uuid
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 from starlette import requests
 from starlette.responses import Response
 
 from .choices import Piece, chat_logprobs
 from .clients import as_json, as_refusal
 from .engine_thread import Job
-from .openai import Chat, Refusal
+from .openai import Chat, Count, Function, Refusal
 from .server import Answer, Server
 
-# fields of a response, and what they are called in a chat
+# fields that a chat has too
 SAME = {
-    "max_output_tokens": "max_completion_tokens",
-    **{name: name for name in ("model", "temperature", "top_p", "stream", "parallel_tool_calls", "prompt_cache_key")},
-    **{name: name for name in ("top_k", "min_p", "top_logprobs", "repetition_penalty", "seed")},
+    *("model", "temperature", "top_p", "stream", "parallel_tool_calls", "prompt_cache_key", "top_k", "min_p"),
+    *("top_logprobs", "repetition_penalty", "seed"),
 }
 
-# fields that ask for nothing here, or for what clients can do without
-WITHOUT_EFFECT = {"truncation", "stream_options", "max_tool_calls", "include", "background", "prompt_cache_retention"}
+# fields that ask for nothing here, or for what clients can do without; the last three, unless they name something
+WITHOUT_EFFECT = {
+    *("truncation", "stream_options", "max_tool_calls", "background", "prompt_cache_retention"),
+    *("previous_response_id", "conversation", "prompt"),
+}
 
 REPEATED = "instructions", "tools", "tool_choice", "text", "temperature", "top_p", "max_output_tokens"
 
-TEXTS = {"input_text", "output_text", "text", "refusal"}
+ITEMS = "message", "function_call", "function_call_output", "reasoning"
+
+TEXTS = {"input_text", "output_text", "text", "refusal", "reasoning_text", "summary_text"}
+
+
+class ItemPart(msgspec.Struct):
+    type: str
+    text: str | None = None
+    refusal: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.type not in TEXTS:
+            raise ValueError(f"this model takes text alone, and no part of type {self.type[:40]!r}")
+        if self.text is None and self.refusal is None:
+            raise ValueError(f"a part of type {self.type} needs a text")
+
+    @property
+    def said(self) -> str:
+        return (self.refusal or "") if self.text is None else self.text
+
+
+class Item(msgspec.Struct):
+    """An item of the input; its type decides which of the fields count."""
+
+    type: str = "message"
+    role: Literal["system", "developer", "user", "assistant"] | None = None
+    content: str | list[ItemPart] | None = None
+    summary: list[ItemPart] = []
+    name: str | None = None
+    arguments: str = "{}"
+    call_id: str = ""
+    output: str | list[ItemPart] | None = None
+
+    def __post_init__(self) -> None:
+        if self.type not in ITEMS:
+            raise ValueError(f"no item of type {self.type[:40]!r} is supported, but {', '.join(ITEMS)}")
+        needed = {"message": "role", "function_call": "name", "function_call_output": "output"}.get(self.type)
+        if needed and getattr(self, needed) is None:
+            raise ValueError(f"an item of type {self.type} needs {needed}")
+        if self.type == "reasoning" and isinstance(self.content, str):
+            raise ValueError("the content of an item of type reasoning is a list of parts")
+
+
+class FunctionTool(Function, tag_field="type", tag="function"):
+    """A function that may be called."""
+
+
+class NamedCall(msgspec.Struct, tag_field="type", tag="function", forbid_unknown_fields=True):
+    """The choice of a function that must be called."""
+
+    name: str
+
+
+class TextFormat(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    type: Literal["text", "json_object", "json_schema"] = "text"
+    name: str = ""
+    description: str = ""
+    schema: dict[str, Any] | None = None
+    strict: bool = True
+
+    def __post_init__(self) -> None:
+        if (self.type == "json_schema") != (self.schema is not None):
+            raise ValueError("schema belongs to the type json_schema, which needs it")
+
+
+class ResponseText(msgspec.Struct, frozen=True):
+    format: TextFormat = TextFormat()
+
+
+class Reasoning(msgspec.Struct, frozen=True):
+    effort: str = ""
+
+
+class ResponseFields(msgspec.Struct, forbid_unknown_fields=True):
+    """Fields of a response that a chat has in another form, or not at all."""
+
+    input: str | Annotated[list[Item], Meta(min_length=1)]
+    instructions: str = ""
+    tools: list[FunctionTool] = []
+    tool_choice: Literal["none", "auto", "required"] | NamedCall = "auto"
+    text: ResponseText = ResponseText()
+    reasoning: Reasoning = Reasoning()
+    max_output_tokens: Count | None = None
+    include: list[str] = []
 
 
 def refuse_field(field: str, words: str) -> Refusal:
     return Refusal(400, f"{field}: {words}", field, "unsupported_value")
 
 
-def as_content(content: Any) -> Any:
+def as_content(content: str | list[ItemPart] | None) -> Any:
     """Returns the content of a message of a chat."""
-    if not isinstance(content, list):
-        return content
-    parts = [part if isinstance(part, dict) else {"type": str(part)} for part in content]
-    return [{"type": "text", "text": x.get("text", x.get("refusal"))} if x.get("type") in TEXTS else x for x in parts]
+    return [{"type": "text", "text": part.said} for part in content] if isinstance(content, list) else content
 
 
 def as_parts(content: Any) -> list[Any]:
     """Returns the content of a message of a chat as parts."""
-    return content if isinstance(content, list) else [{"type": "text", "text": content}]
+    return content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
 
 
-def as_messages(items: Any) -> list[dict[str, Any]]:
+def as_messages(items: str | list[Item]) -> list[dict[str, Any]]:
     """Returns the messages of a chat; thoughts, texts and calls of one turn are in one message of the assistant."""
     if isinstance(items, str):
         return [{"role": "user", "content": items}]
@@ -58,92 +141,60 @@ def as_messages(items: Any) -> list[dict[str, Any]]:
             messages.append({"role": "assistant", "content": None})
         return messages[-1]
 
-    for item in items if isinstance(items, list) else [items]:
-        kind = item.get("type", "message") if isinstance(item, dict) else type(item).__name__
-        if kind == "message" and item.get("role") == "assistant":
+    for item in items:
+        content = as_content(item.content)
+        if item.type == "message" and item.role == "assistant":
             said = turn()
-            more = as_content(item.get("content"))
-            said["content"] = more if said["content"] is None else [*as_parts(said["content"]), *as_parts(more)]
-        elif kind == "message":
-            messages.append({"role": item.get("role"), "content": as_content(item.get("content"))})
-        elif kind == "function_call":
-            function = {"name": item.get("name"), "arguments": item.get("arguments", "{}")}
-            call = {"id": item.get("call_id", ""), "type": "function", "function": function}
-            turn().setdefault("tool_calls", []).append(call)
-        elif kind == "function_call_output":
-            output = as_content(item.get("output"))
-            messages.append({"role": "tool", "tool_call_id": item.get("call_id", ""), "content": output})
-        elif kind == "reasoning":
-            parts = item.get("content") or item.get("summary") or []
-            thoughts = "".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
-            said = turn()
-            said["reasoning_content"] = said.get("reasoning_content", "") + thoughts
+            said["content"] = content if said["content"] is None else [*as_parts(said["content"]), *as_parts(content)]
+        elif item.type == "message":
+            messages.append({"role": item.role, "content": content})
+        elif item.type == "function_call":
+            function = {"name": item.name, "arguments": item.arguments}
+            turn().setdefault("tool_calls", []).append({"id": item.call_id, "type": "function", "function": function})
+        elif item.type == "function_call_output":
+            messages.append({"role": "tool", "tool_call_id": item.call_id, "content": as_content(item.output)})
         else:
-            raise refuse_field(
-                "input", f"no item of type {kind!r} is supported: message, function_call, and its output"
-            )
+            said = turn()
+            thoughts = "".join(part["text"] for part in content or as_content(item.summary))
+            said["reasoning_content"] = said.get("reasoning_content", "") + thoughts
     return messages
 
 
-def as_tool(tool: Any) -> Any:
-    if not isinstance(tool, dict) or tool.get("type") != "function":
-        raise refuse_field("tools", "only those of type function are supported")
-    function = {key: x for key, x in tool.items() if key != "type" and x is not None}
-    return {"type": "function", "function": function}
-
-
-def as_form(form: dict[str, Any]) -> dict[str, Any]:
-    """Returns the form of the text as a field of a chat, if it asks for any."""
-    if form.get("type", "text") == "text":
-        return {}
-    schema = {key: x for key, x in form.items() if key != "type" and x is not None}
-    return {"response_format": {"type": form["type"]} | ({"json_schema": schema} if schema else {})}
-
-
-def as_chat(fields: dict[str, Any]) -> dict[str, Any]:
-    """Returns the fields of the chat that a response is. Raises Refusal for what this server does not do."""
-    fields = dict(fields)
-    for stored in ("previous_response_id", "conversation", "prompt"):
-        if fields.pop(stored, None):
-            raise refuse_field(stored, "this server stores no responses: send all items as input")
-    if fields.pop("background", False):
-        raise refuse_field("background", "this server stores no responses: leave it out, or stream")
-    repeated = {key: fields[key] for key in REPEATED if key in fields}
-    chat: dict[str, Any] = {SAME[key]: fields.pop(key) for key in [*SAME] if key in fields}
-    if "message.output_text.logprobs" in (fields.get("include") or ()) or "top_logprobs" in chat:
-        chat["logprobs"] = True
-    instructions = fields.pop("instructions", None)
-    chat["messages"] = [{"role": "system", "content": instructions}] * bool(instructions)
-    chat["messages"] += as_messages(fields.pop("input", None))
-    if tools := fields.pop("tools", None):
-        chat["tools"] = [as_tool(tool) for tool in tools]
-    if choice := fields.pop("tool_choice", None):
-        is_named = isinstance(choice, dict) and choice.get("type") == "function"
-        chat["tool_choice"] = choice if not is_named else {"type": "function", "function": {"name": choice.get("name")}}
-    reasoning = fields.pop("reasoning", None)
-    if effort := (reasoning or {}).get("effort"):
-        chat["reasoning_effort"] = effort
-    text = fields.pop("text", None)
-    chat |= as_form((text or {}).get("format") or {})
-    for name in WITHOUT_EFFECT:
-        fields.pop(name, None)
-    if fields:
-        raise Refusal(400, f"{min(fields)}: is no field of a response here", min(fields), "unknown_parameter")
-    return chat | {"repeated": repeated}
-
-
 def read_response(fields: dict[str, Any]) -> dict[str, Any]:
-    """Returns the fields of the chat that a response is. Raises Refusal for anything else."""
-    try:
-        return as_chat(fields)
-    except (AttributeError, TypeError) as error:
-        raise Refusal(400, f"not in the form of OpenAI's responses: {error}", None, "invalid_type") from None
+    """Returns the fields of the chat that a response is.
+
+    Raises Refusal for what this server does not do, and msgspec.ValidationError for unknown fields and other types.
+    """
+    for stored in ("previous_response_id", "conversation", "prompt"):
+        if fields.get(stored):
+            raise refuse_field(stored, "this server stores no responses: send all items as input")
+    if fields.get("background"):
+        raise refuse_field("background", "this server stores no responses: leave it out, or stream")
+    response = msgspec.convert(
+        {key: x for key, x in fields.items() if key not in SAME | WITHOUT_EFFECT}, ResponseFields
+    )
+    chat = {key: fields[key] for key in SAME & fields.keys()}
+    chat |= {"repeated": {key: fields[key] for key in REPEATED if key in fields}}
+    if "message.output_text.logprobs" in response.include or "top_logprobs" in chat:
+        chat["logprobs"] = True
+    chat["messages"] = [{"role": "system", "content": response.instructions}] * bool(response.instructions)
+    chat["messages"] += as_messages(response.input)
+    functions = [{key: x for key, x in tool.items() if key != "type"} for tool in fields.get("tools", ())]
+    chat["tools"] = [{"type": "function", "function": function} for function in functions]
+    is_named = isinstance(response.tool_choice, NamedCall)
+    chat["tool_choice"] = {"function": {"name": response.tool_choice.name}} if is_named else response.tool_choice
+    chat |= {"reasoning_effort": response.reasoning.effort, "max_completion_tokens": response.max_output_tokens}
+    if (form := response.text.format).type != "text":
+        schema = {"name": form.name, "description": form.description, "schema": form.schema, "strict": form.strict}
+        chat["response_format"] = {"type": form.type, "json_schema": None if form.schema is None else schema}
+    return chat
 
 
 class ResponseRequest(Chat):
     """A request to /v1/responses: a chat, and the fields that its answer repeats."""
 
     PREFIX, OBJECT, CHUNK, INPUT = "resp", "response", "response", "input"
+    FORM = "text"
 
     repeated: dict[str, Any] = msgspec.field(default_factory=dict)
 

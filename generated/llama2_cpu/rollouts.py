@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import itertools
 import json
-import math
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -38,6 +37,22 @@ from .tokenizer import load_tokenizer
 from .turns import Environment
 
 
+def credit_tokens(
+    rewards: np.ma.MaskedArray, requests: list[Request], metrics: dict[str, float], config: Config
+) -> list[list[float]]:
+    """Returns the advantage of each token: that of its completion's reward over those of its group, a row of rewards.
+
+    Those of a completion without a reward, or the only one of its group with one, are empty.
+    """
+    rewards = np.ma.array(rewards, mask=np.ma.getmaskarray(rewards) | (rewards.count(axis=1) < 2)[:, None])
+    spread = rewards.std(axis=1, keepdims=True)
+    over = (rewards - rewards.mean(axis=1, keepdims=True)) / (spread + 1e-6 if config.scale_advantages else 1)
+    metrics["rollout/reward_std"] = float(np.ma.filled(spread.mean(), np.nan))
+    metrics["rollout/equal_groups"] = np.ma.filled(spread == 0, True).mean()  # share of those that teach nothing
+    pairs = zip(requests, over.ravel().tolist(), strict=True)
+    return [[] if advantage is None else [advantage] * len(request.tokens) for request, advantage in pairs]
+
+
 @dataclasses.dataclass
 class Sampled:
     """A prompt and its completion."""
@@ -45,7 +60,7 @@ class Sampled:
     prompt: list[int]
     tokens: list[int]
     logprobs: list[float]  # of the tokens, by the engine
-    advantages: list[float]  # of the tokens; empty without a reward, or without others in its group
+    advantages: list[float]  # of the tokens; empty where no reward gives any
 
 
 class Rollouts(Batches):
@@ -53,7 +68,7 @@ class Rollouts(Batches):
 
     def __init__(self, config: Config, sharding: NamedSharding):
         if not config.data:
-            raise InputError("--objective grpo: needs --data with prompts, in JSONL")
+            raise InputError(f"--objective {config.objective}: needs --data with prompts, in JSONL")
         self.config, self.sharding = config, sharding
         self.mesh = sharding.mesh  # of the devices that sample
         self.rows = own_rows(sharding, (config.batch_size, config.sequence_length), config.group_size)
@@ -64,8 +79,12 @@ class Rollouts(Batches):
         self.held_out_prompts = read_prompts(config, self.tokenizer, "--eval-data")[:most] if config.eval_data else []
         self.documents = zlib.crc32(json.dumps([fingerprint(config.data), identity(self.tokenizer)]).encode())
         if not config.teacher:
-            if config.group_size < 2 or not config.reward:
-                raise InputError("--objective grpo: needs --reward MODULE:FUNCTION, also to go on, and --group-size 2")
+            if not config.reward:
+                raise InputError(f"--objective {config.objective}: needs --reward MODULE:FUNCTION, also to go on")
+            if config.group_size < 2:
+                raise InputError(
+                    f"--group-size {config.group_size}: completions of a prompt are compared: give 2 or more"
+                )
             self.rewards = Rewards(config.reward, config.reward_seconds)
             for prompt in self.prompts + self.held_out_prompts:
                 self.rewards.check(prompt.source, prompt.fields)
@@ -74,6 +93,9 @@ class Rollouts(Batches):
         self.round = 0  # of the next rollout
         self.waiting = list[list[Sampled]]()  # the batches left of this round
         self.metrics: dict[str, float] = {}  # of a rollout, for its first batch; else none
+        self.patience: float | None = (
+            None  # seconds that a checkpoint waits for rollouts; None: until they are complete
+        )
         self.thread = concurrent.futures.ThreadPoolExecutor(1)
         self.pending = collections.deque[concurrent.futures.Future]()  # of rollouts and their metrics
         _, sampling = split_devices(config)
@@ -114,14 +136,15 @@ class Rollouts(Batches):
             rewarded = [(len(request.tokens), reward) for request, reward in pairs if reward is not None]
             sums = {"reward": sum(reward for _, reward in rewarded), "tokens": sum(length for length, _ in rewarded)}
             loss = -sums["reward"]
-            count = len(rewarded) or (math.nan if requests else 0)  # nan: nothing to record
+            count = len(rewarded)
         return {"cross_entropy": loss, "targets": count, "objective": sums}
 
     def __next__(self) -> dict[str, np.ndarray]:
         self.metrics = {}
         if not self.waiting:
             with failing_together():
-                while len(self.pending) <= self.config.rollouts_ahead:
+                rounds = -(-self.config.steps // self.config.batches_per_rollout)
+                while not self.pending or len(self.pending) <= min(self.config.rollouts_ahead, rounds - self.round - 1):
                     if self.config.rollout_devices:
                         number = self.round + len(self.pending)
                         # the weights are copied now, as the next step changes them
@@ -139,9 +162,12 @@ class Rollouts(Batches):
             self.waiting = [sampled[start : start + size] for start in range(0, len(sampled), size)]
         batch = self.batch(self.waiting.pop(0))
         if self.reference:
-            scored = self.reference(self.to_devices(batch))
-            batch["reference"] = multihost_utils.process_allgather(scored, tiled=True)[self.rows]
+            batch["reference"] = self.local_rows(self.reference(self.to_devices(batch)))
         return batch
+
+    def local_rows(self, scores: Array) -> np.ndarray:
+        """Returns those rows of an array of the mesh, [batch_size, T], that are the ones of this process."""
+        return multihost_utils.process_allgather(scores, tiled=True)[self.rows]
 
     def choose(self, number: int, count: int) -> list[Prompt]:
         """Returns the prompts of a round, by its number; each epoch has an order of its own."""
@@ -204,7 +230,8 @@ class Rollouts(Batches):
             advantages = teacher_advantages(self.config.teacher, requests)
             metrics["rollout/reverse_kl"] = -np.mean(np.concatenate(advantages))
         else:
-            advantages = self.advantages(number, prompts, requests, metrics)
+            rewards = self.reward(number, prompts, requests, metrics)
+            advantages = credit_tokens(rewards, requests, metrics, self.config)
         pairs = zip(requests, advantages, strict=True)
         return [Sampled(x.prompt, x.tokens, x.logprobs, advantage) for x, advantage in pairs], metrics
 
@@ -217,31 +244,22 @@ class Rollouts(Batches):
         each = [prompt for prompt in prompts for _ in range(len(texts) // len(prompts))]
         return [(prompt.prompt, text, prompt.fields) for prompt, text in zip(each, texts, strict=True)]
 
-    def advantages(
+    def reward(
         self, number: int, prompts: list[Prompt], requests: list[Request], metrics: dict[str, float]
-    ) -> list[list[float]]:
-        """Returns the advantage of each token: that of its completion's reward over the rewards of its group."""
-        config = self.config
+    ) -> np.ma.MaskedArray:
+        """Returns the rewards of completions [groups, group_size], without those that are None; writes a group."""
         size = self.config.group_size
         completions = self.completions(prompts, requests)
         received = self.rewards(completions)
-        rewards = np.ma.masked_invalid(np.reshape(np.array(received, float), (-1, size)))  # without those that are None
-        means = {"rollout/reward": rewards.mean(), "rollout/missing_rewards": np.ma.getmaskarray(rewards).mean()}
-        rewards[rewards.count(axis=1) < 2] = np.ma.masked  # nothing to compare one with
-        spread = rewards.std(axis=1, keepdims=True)
-        over = (rewards - rewards.mean(axis=1, keepdims=True)) / (spread + 1e-6 if config.scale_advantages else 1)
-        means |= {
-            "rollout/reward_std": spread.mean(),
-            "rollout/equal_groups": np.ma.filled(spread == 0, True).mean(),  # share of those that teach nothing
-        }
-        metrics |= {name: float(np.ma.filled(mean, np.nan)) for name, mean in means.items()}
+        rewards = np.ma.masked_invalid(np.reshape(np.array(received, float), (-1, size)))
+        metrics["rollout/reward"] = float(np.ma.filled(rewards.mean(), np.nan))
+        metrics["rollout/missing_rewards"] = np.ma.getmaskarray(rewards).mean()
         if self.folder:
             with open(self.folder / "completions.jsonl", "a") as file:
                 for (prompt, text, _), reward in list(zip(completions, received, strict=True))[:size]:
                     line = {"round": number, "prompt": prompt, "completion": text, "reward": reward}
                     file.write(json.dumps(line) + "\n")
-        pairs = zip(requests, over.ravel().tolist(), strict=True)
-        return [[] if advantage is None else [advantage] * len(request.tokens) for request, advantage in pairs]
+        return rewards
 
     def batch(self, sampled: list[Sampled]) -> dict[str, np.ndarray]:
         """Returns a batch [rows, T]; weights, advantages and sampled_logprobs are 0 where no target was sampled."""
@@ -279,8 +297,9 @@ class Rollouts(Batches):
             row: known | {"waiting": [dataclasses.asdict(batch[i]) for batch in self.waiting]}
             for i, row in enumerate(self.rows)
         }
-        # those after a reward that fails are sampled again
-        complete = [*itertools.takewhile(lambda future: not future.exception(), self.pending)]
+        done, _ = concurrent.futures.wait(self.pending, self.patience)
+        # those after a reward that fails, or takes too long, are sampled again
+        complete = [*itertools.takewhile(lambda future: future in done and not future.exception(), self.pending)]
         complete = complete[: -agree(-len(complete))]  # as many in each process, all of which sample the next one
         results = [future.result() for future in complete]
         for place, row in enumerate(self.rows):
@@ -330,6 +349,9 @@ def copied_policy(policy: Callable[[], Decoder], mesh: Mesh) -> Decoder:
 def roll_out(rollouts: Rollouts, number: int, model: Decoder) -> tuple[list[Sampled], dict[str, float]]:
     """Samples and rewards a round."""
     return rollouts.rewarded(*rollouts.sample(number, model))
+
+
+STOP_SECONDS = 10  # that a stopped run waits for rewards, before it is saved without them
 
 
 def stop_rewarding(data: Batches) -> None:

@@ -84,7 +84,7 @@ def with_matrices_in(dtype: str, model: Decoder) -> Decoder:
 Objective = tuple[Array, Array, dict[str, Array]]
 
 
-def grpo_loss(log_likelihood: Array, batch: dict[str, Array], config: TrainConfig) -> Objective:
+def policy_loss(log_likelihood: Array, batch: dict[str, Array], config: TrainConfig) -> Objective:
     """Returns the clipped gains' negative, summed over tokens, and the sum of their weights."""
     weights, advantages = batch["weights"], batch["advantages"]  # [B, T]
     difference = log_likelihood - batch["sampled_logprobs"]
@@ -114,7 +114,7 @@ def objectives() -> dict[str, Callable]:
     losses = {"next_token": next_token_loss}
     losses |= dict.fromkeys(PREFERENCES, preference_loss)
     losses["kto"] = kto_loss
-    losses["grpo"] = grpo_loss
+    losses["grpo"] = policy_loss
     losses["distill"] = distill_loss
     return losses
 
@@ -128,7 +128,8 @@ def check_objective(config: TrainConfig) -> None:
     if (config.ratio_per, config.loss_per) == ("sequence", "token"):
         raise InputError("--ratio-per sequence: weighs whole completions: give --loss-per sequence as well")
     if config.kl_coefficient and config.objective != "grpo":
-        raise InputError(f"--kl-coefficient {config.kl_coefficient}: is a term of --objective grpo alone: give 0")
+        problem = f"is a term of completions that the model samples, not of --objective {config.objective}: give 0"
+        raise InputError(f"--kl-coefficient {config.kl_coefficient}: {problem}")
 
 
 def score_share(
@@ -286,9 +287,12 @@ def compile_step(state: TrainState, batch: dict[str, Array], config: Config) -> 
 
 
 def top_logprobs(
-    model: Decoder, batch: dict[str, Array], top_k: int, temperature: float, config: Config
+    model: Decoder, batch: dict[str, Array], top_k: int, known: int, temperature: float, config: Config
 ) -> tuple[Array, Array]:
-    """Returns the likeliest tokens after each place of a batch, and their log-probabilities (nats): [B, T, K]."""
+    """Returns the likeliest of the first `known` tokens after each place of a batch, and their log-probabilities.
+
+    Each is [B, T, K]; in nats, of the whole vocabulary.
+    """
     x, _ = model.hidden(batch["tokens"], batch["positions"], batch["segment_ids"])  # [B, T, D]
     B, T, D = x.shape
     size = min(max(config.logits_per_chunk // (B * config.vocab_size), 1), T)
@@ -296,7 +300,7 @@ def top_logprobs(
 
     def find(x):
         logits = model.embedding.logits(x, model.embedding.kernel())
-        logprobs, tokens = jax.lax.top_k(jax.nn.log_softmax(logits / temperature), top_k)
+        logprobs, tokens = jax.lax.top_k(jax.nn.log_softmax(logits / temperature)[..., :known], top_k)
         return tokens, logprobs
 
     x = jnp.pad(x, ((0, 0), (0, chunks * size - T), (0, 0))).reshape(B, chunks, size, D)

@@ -8,10 +8,9 @@ python -m llama2_cpu.train --checkpoint-dir DIR --data OUT --objective distill
 
 import contextlib
 import dataclasses
-import json
+import math
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -20,6 +19,7 @@ import tyro
 from array_record.python.array_record_module import ArrayRecordWriter
 
 from .errors import InputError, check_config, ending_with_messages
+from .prepare import HALF, finish_folder, new_folder
 
 
 def taught_records(row: dict[str, np.ndarray], dtype: np.dtype) -> Iterator[bytes]:
@@ -68,31 +68,30 @@ def write_teacher(
     from .step import top_logprobs
     from .tokenizer import load_tokenizer
 
-    folder = Path(out).expanduser()
     description = read_description(data)
     if not description or {"pairs", "top_k"} & description.keys():
         raise InputError(f"--data {data}: must be texts or chats that `data prepare` wrote")
-    if folder.exists() and [path.name for path in folder.iterdir()] not in ([], ["tokens.half"]):
-        raise InputError(f"--out {out}: already exists: give a new folder")
+    folder = new_folder(out)
     mesh = make_mesh(1, -1, 1)
     saved, model = load_checkpoint(checkpoint_dir, mesh)
-    if not (0 < top_k <= saved.vocab_size and temperature > 0):
-        limits = f"must be from 1 to the vocabulary's {saved.vocab_size:,}, and above 0"
-        raise InputError(f"--top-k {top_k} --temperature {temperature}: {limits}")
     changed = {"eval_data": data, "batch_size": batch_size, "accumulation": 1, "long_chats": long_chats}
-    changed |= {"sequence_length": sequence_length or saved.sequence_length, "tokenizer": tokenizer or saved.tokenizer}
+    changed |= {"sequence_length": saved.sequence_length if sequence_length is None else sequence_length}
+    changed |= {"tokenizer": tokenizer or saved.tokenizer}
     changed |= {"loss_on": description["chat"]["loss_on"]} if "chat" in description else {}
     parses_special = description["tokenizer"]["parses_special"]
     config = dataclasses.replace(saved, **changed, special_tokens=parses_special, objective="next_token")
     check_config(config)
     layout = {name: x.sharding for name, x in abstract_batch(config, mesh).items()}
-    dtype = taught_type(token_type(load_tokenizer(config.tokenizer, config.special_tokens)), top_k)
+    loaded = load_tokenizer(config.tokenizer, config.special_tokens)
+    known = min(loaded.vocab_size, config.vocab_size)  # further rows of a vocabulary are padding, in each model another
+    if not (0 < top_k <= known and 0 < temperature < math.inf):
+        limits = f"must be from 1 to the tokenizer's {known:,} tokens, and a number above 0"
+        raise InputError(f"--top-k {top_k} --temperature {temperature}: {limits}")
+    dtype = taught_type(token_type(loaded), top_k)
     count = 0
     digest = 0
-    folder.mkdir(parents=True, exist_ok=True)
-    half = folder / "tokens.half"
-    with contextlib.closing(ArrayRecordWriter(str(half), "group_size:1")) as writer, jax.set_mesh(mesh):
-        find_top = jax.jit(lambda model, batch: top_logprobs(model, batch, top_k, temperature, config))
+    with contextlib.closing(ArrayRecordWriter(str(folder / HALF), "group_size:1")) as writer, jax.set_mesh(mesh):
+        find_top = jax.jit(lambda model, batch: top_logprobs(model, batch, top_k, known, temperature, config))
         for batch in rich.progress.track(evaluation_batches(config), "batches"):
             top = find_top(model, jax.device_put(batch, layout))
             batch["top_tokens"], batch["top_logprobs"] = map(np.asarray, top)
@@ -101,10 +100,8 @@ def write_teacher(
                     writer.write(record)
                     count += 1
                     digest = zlib.crc32(record, digest)
-    name = f"tokens-{digest:08x}"
-    half.rename(folder / name)
-    description |= {"teacher": checkpoint_dir, "top_k": top_k, "temperature": temperature, "shards": {name: count}}
-    (folder / "prepared.json").write_text(json.dumps(description))
+    description |= {"teacher": checkpoint_dir, "top_k": top_k, "temperature": temperature}
+    finish_folder(folder, f"tokens-{digest:08x}", count, description)
     print(f"{count:,} documents: train with --data {out} --objective distill --distill-temperature {temperature}")
 
 

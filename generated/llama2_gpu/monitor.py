@@ -46,7 +46,7 @@ def drop_later_records(path: epath.Path, step: int) -> None:
         file.seek(0)
         size = 0  # of the records that stay
         for line in file:
-            with contextlib.suppress(ValueError, KeyError, TypeError):  # not a record: stays
+            with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):  # not a record: stays
                 if not line.endswith(b"\n") or json.loads(line)["step"] > step:
                     break
             size += len(line)

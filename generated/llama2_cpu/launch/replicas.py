@@ -95,7 +95,7 @@ def session(headers: dict[str, str], body: bytes) -> str:
     """
     try:
         fields = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         fields = None
     fields = fields if isinstance(fields, dict) else {}
     messages = fields.get("messages") if isinstance(fields.get("messages"), list) else []

@@ -210,9 +210,8 @@ def test_objectives_and_data_must_fit(config, tmp_path):
     with pytest.raises(InputError, match="--objective ppo: must be one of next_token, dpo"):
         train(dataclasses.replace(config, objective="ppo"))
     mixed = write_rows(tmp_path / "mixed.jsonl", [{"prompt": "a", "chosen": "b", "rejected": "c"}, {"text": "d"}])
-    assert "'d': has a chosen and a rejected answer, or a label, or neither, unlike the first row" in refused_prepare(
-        mixed, tmp_path / "mixed", "--tokenizer", config.tokenizer, "--workers=1"
-    )
+    refused = refused_prepare(mixed, tmp_path / "mixed", "--tokenizer", config.tokenizer, "--workers=1")
+    assert "mixed.jsonl: the text 'd': has a chosen and a rejected answer, or a label, or neither, unlike" in refused
     labeled = write_rows(tmp_path / "labeled.jsonl", LABELED)
     with pytest.raises(InputError, match=r"holds completions with a label, not for dpo: .* or train with .* kto$"):
         make_batches(dataclasses.replace(config, data=labeled, objective="dpo"))

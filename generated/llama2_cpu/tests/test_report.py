@@ -84,6 +84,29 @@ def test_no_text_becomes_html(tmp_path):
     assert page.text.count(HOSTILE.replace("\ud800", "?")) >= 6
 
 
+def test_lines_that_are_no_records_cost_nothing_else(tmp_path):
+    """Numbers that no chart can have, other types, half a line, too many levels; and a page with the rest."""
+    odd = ["NaN", "Infinity", "-Infinity", "1e308", "-1e308", "1" + "0" * 400, '"1"', "null", "[]", "true"]
+    lines = [f'{{"step": 1, "train/loss": {value}}}' for value in odd]
+    lines += [f'{{"step": {step}, "train/loss": 9}}' for step in ("-1e999", "-" + "9" * 400, "NaN", '"x"', "[]", "{}")]
+    lines += [
+        '{"step": 1, "train/tokens_per_second": 1e-299}',
+        "[" * 100_000,
+        '{"step": 1, "train/loss": 5.5}',
+        "3",
+        '"x"',
+        "\ufeff",
+        '{"step": 1, "eval/accuracy": 0.2',
+    ]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
+    module("monitor").drop_later_records(tmp_path / "metrics.jsonl", 2)
+    report = new_report(tmp_path)
+    report.resume(tmp_path / "metrics.jsonl")
+    report.add(3, {"train/loss": 2.5})
+    page = Page((tmp_path / "report.html").read_text())
+    assert " 2.5 1 to 5.5" in page.text and "accuracy" not in page.text
+
+
 def test_a_page_that_cannot_be_written_does_not_end_the_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(module("report"), "INTERVAL", 0)
     (tmp_path / "report.html/in_the_way").mkdir(parents=True)

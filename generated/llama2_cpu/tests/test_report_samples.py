@@ -34,6 +34,17 @@ def test_a_call_is_shown_and_a_file_without_a_round_draws_nothing():
     assert "look" in module.shown_text([call]) and module.draw_samples([]) == ""
 
 
+def test_records_of_another_form_leave_the_page_without_samples(tmp_path):
+    module = importlib.import_module("..report", __package__)
+    report = module.Report(tmp_path, dataclasses.replace(SMALL, group_size=3), [math.nan, math.nan], "")
+    good = {"round": 1, "prompt": "x", "completion": "y", "reward": 1}
+    for odd in 3, {}, good | {"reward": "1"}, good | {"prompt": {"a": 1}}, good | {"prompt": [3]}:
+        (tmp_path / "completions.jsonl").write_text(json.dumps(odd))
+        report.add(1, {"train/loss": 1.0})
+        report.draw()
+        assert "loss" in Page((tmp_path / "report.html").read_text()).text
+
+
 def test_long_texts_are_cut(tmp_path):
     module = importlib.import_module("..report", __package__)
     assert module.shown_text("<" * 3_000).count("&lt;") == 2_000

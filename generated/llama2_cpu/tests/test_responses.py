@@ -2,6 +2,7 @@
 """The responses API: items in, items out, and events that tell the same."""
 
 import json
+import time
 
 import pytest
 
@@ -24,6 +25,14 @@ def port(tmp_path_factory):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": TEMPLATE}))
     with served(folder, "--max-sequences", "4", "--model", "small") as (_, port, _):
         yield port
+
+
+def nested(levels: int) -> dict:
+    """Returns so many objects within each other."""
+    value: dict = {}
+    for _ in range(levels - 1):
+        value = {"a": value}
+    return value
 
 
 def ask_response(port: int, **fields) -> dict:
@@ -85,15 +94,16 @@ def test_items_are_messages_of_a_chat():
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "f"}]},
         {"type": "message", "role": "assistant", "content": "e"},
         {"type": "function_call_output", "call_id": "1", "output": "d"},
+        {"type": "function_call_output", "call_id": "2", "output": ""},
     ]
-    first, turn, output = fields.as_messages(items)
+    first, turn, output, empty = fields.read_response({"input": items})["messages"]
     assert first == {"role": "user", "content": [{"type": "text", "text": "a"}]}
     assert turn["reasoning_content"] == "bf" and turn["content"] == [
         {"type": "text", "text": "c"},
         {"type": "text", "text": "e"},
     ]
     assert [call["id"] for call in turn["tool_calls"]] == ["1", "2"]
-    assert output == {"role": "tool", "tool_call_id": "1", "content": "d"}
+    assert output == {"role": "tool", "tool_call_id": "1", "content": "d"} and empty["content"] == ""
 
 
 @pytest.mark.parametrize(
@@ -104,10 +114,44 @@ def test_items_are_messages_of_a_chat():
         ("tools", {"tools": [{"type": "web_search"}]}),
         ("input", {"input": [{"type": "item_reference", "id": "x"}]}),
         ("unheard_of", {"unheard_of": 1}),
-        (None, {"text": 3}),
-        (None, {"reasoning": [3]}),
+        ("text", {"text": 3}),
+        ("text", {"text": {"format": {"type": "json_schema"}}}),
+        ("text", {"text": {"format": FORM["format"] | {"schema": {"type": "string", "pattern": "("}}}}),
+        ("reasoning", {"reasoning": [3]}),
+        ("include", {"include": 3}),
+        ("max_output_tokens", {"max_output_tokens": 0}),
+        ("tools", {"tools": {"a": 1}}),
+        ("tools", {"tools": [TOOL | {"name": 3}]}),
+        ("tool_choice", {"tools": [TOOL], "tool_choice": {"type": "allowed_tools"}}),
+        ("input", {"input": []}),
+        ("input", {"input": "x" * 10**5}),
+        ("input", {"input": [{"type": "function_call"}]}),
+        ("input", {"input": [{"role": "user", "content": [None]}]}),
+        ("input", {"input": [{"role": "assistant", "content": "a"}, {"role": "assistant", "content": 3}]}),
+        ("metadata", {"metadata": nested(201)}),
+        ("tools", {"tools": [TOOL | {"parameters": nested(500)}]}),
     ],
 )
 def test_what_is_not_supported_is_refused(port, param, fields):
     status, _, answer = ask(port, "/v1/responses", {"input": "hi"} | fields)
-    assert status == 400 and answer["error"]["param"] == param, answer
+    error = answer["error"]
+    assert status == 400 and error["param"] == param, answer
+    assert len(error["message"]) < 600
+
+
+def test_more_levels_than_can_be_parsed_are_refused(port):
+    status, _, answer = ask(port, "/v1/responses", b'{"input": ' + b"[" * 5000 + b"]" * 5000 + b"}")
+    assert status == 400 and "within each other" in answer["error"]["message"]
+
+
+def test_many_fields_are_refused_at_once(port):
+    began = time.monotonic()
+    assert ask(port, "/v1/responses", {str(i): i for i in range(100_000)})[0] == 400
+    assert time.monotonic() - began < 5
+
+
+def test_as_many_levels_as_are_read_are_answered(port):
+    """In a schema that is kept to, and in what only the template reads and the answer repeats."""
+    deep = TOOL | {"parameters": nested(190)}
+    assert ask_response(port, input="hi", tools=[deep])["tools"] == [deep]
+    assert ask_response(port, metadata=nested(200))["status"] in ("completed", "incomplete")

@@ -24,8 +24,8 @@ from ..request import Request
 from ..rollouts import Rollouts
 from ..settings import EngineSettings, SamplingParams
 from ..sources import Texts, saving
-from ..step import grpo_loss, loss, new_state, train_step
-from ..trainer import train
+from ..step import loss, new_state, policy_loss, train_step
+from ..trainer import evaluate_held_out, train
 from .engines import WIDE, wide_model
 
 AUXILIARY = {f.name: 0.0 for f in dataclasses.fields(WIDE) if f.name in ("load_balance", "router_z", "mtp_loss_weight")}
@@ -177,7 +177,8 @@ def test_a_stopped_run_goes_on_to_the_bit(settings, tmp_path):
         (tmp_path / "prompts.jsonl").write_text(json.dumps(PROMPTS[0]))
         train(dataclasses.replace(config, steps=5))
     with pytest.raises(
-        InputError, match="step 4 is of --objective grpo, or of an earlier release: give it again, or export"
+        InputError,
+        match="step 4 is of completions that a model sampled, or of an earlier release: give it again, or export",
     ):
         texts = str(tmp_path / "rewarding.py")
         changed = dict(objective="next_token", data=texts, eval_data=texts, allow_other_data=True)
@@ -261,6 +262,19 @@ def test_held_out_prompts_have_a_completion_each(settings, tmp_path):
     assert sum(x["objective"]["tokens"] for x in sums) == length
 
 
+@pytest.mark.parametrize(("sizes", "mean"), [([9] * 4 + [1] * 4, 1.0), ([9] * 8, None)])
+def test_held_out_completions_without_a_reward_do_not_count(settings, tmp_path, sizes, mean, capsys):
+    """Of one of two batches, or of both."""
+    (tmp_path / "held_out.jsonl").write_text("\n".join(json.dumps({"prompt": "x" * i, "bonus": 0}) for i in sizes))
+    more = settings | dict(eval_data=str(tmp_path / "held_out.jsonl"), eval_batches=2, reward="rewarding:nothing")
+    found = rollouts(dataclasses.replace(WIDE, **more), wide_model())
+    metrics: dict[str, float] = {}
+    monitor = SimpleNamespace(log_metrics=lambda step, logged: metrics.update(logged))
+    evaluate_held_out(found.evaluation(), 3, SimpleNamespace(model=None), found.held_out(), found, monitor)
+    assert metrics.get("eval/reward") == mean
+    assert ("no completion of held-out data has a reward" in capsys.readouterr().out) == (mean is None)
+
+
 @pytest.mark.parametrize("name, is_lost", [("hangs", False), ("ends", False), ("ends", True), ("nothing", False)])
 def test_some_completions_have_no_reward(settings, name, is_lost, monkeypatch, capfd):
     if is_lost:  # a process that ends before pebble knows what it runs
@@ -300,7 +314,7 @@ def test_missing_rewards_count_nowhere(settings, tmp_path, share, scales):
         advantages = [advantage for row in rows for advantage in set(row.advantages)]
         np.testing.assert_allclose(advantages, wanted, atol=1e-6)
         batch = found.batch(rows) | {"reference": np.full((size, config.sequence_length), -2.0)}
-        gradient = jax.grad(lambda x: grpo_loss(x, batch, config)[0])(np.full(batch["weights"].shape, -1.0))
+        gradient = jax.grad(lambda x: policy_loss(x, batch, config)[0])(np.full(batch["weights"].shape, -1.0))
         assert np.any(gradient, axis=1).tolist() == is_known
     line = json.loads((tmp_path / "completions.jsonl").read_text().splitlines()[0])
     assert line["reward"] == rewards[0]
@@ -309,7 +323,7 @@ def test_missing_rewards_count_nowhere(settings, tmp_path, share, scales):
     batch, *_ = found.held_out()
     sums = found.evaluate(None, batch)
     known = [(reward, len(x.tokens)) for reward, x in zip(rewards[:size], requests, strict=False) if reward is not None]
-    assert sums["targets"] == len(known) or (np.isnan(sums["targets"]) and not known)
+    assert sums["targets"] == len(known)
     assert (sums["objective"]["reward"], sums["objective"]["tokens"]) == tuple(
         np.sum(known, axis=0) if known else (0, 0)
     )
@@ -326,7 +340,7 @@ def test_bad_input_is_refused(settings, tmp_path):
     assert "--group-size: must divide" in refused(group_size=3)
     assert "--objective no: must be one of next_token, " in refused(objective="no")
     assert "no prompt is short enough for --completion-tokens 33 in --sequence-length" in refused(completion_tokens=33)
-    assert "and --group-size 2" in refused(group_size=1)
+    assert "--group-size 1: completions of a prompt are compared" in refused(group_size=1)
     assert "needs --data with prompts" in refused(data="")
     assert "--ratio-per sequence: weighs whole completions: give --loss-per" in refused(ratio_per="sequence")
     for line in "{", "3", "{}", '{"prompt": []}', '{"prompt": 3}', '{"prompt": [{"role": "x"}]}', '[{"prompt": ""}]':
@@ -340,7 +354,7 @@ def test_bad_input_is_refused(settings, tmp_path):
         assert "bad.jsonl:1: --reward rewarding:some cannot take" in problem and f" '{field}': change" in problem
     (tmp_path / "bad.jsonl").write_text("\n")
     assert "--eval-data" in (problem := refused(eval_data=str(tmp_path / "bad.jsonl"))) and "is empty" in problem
-    assert "is a term of --objective grpo" in refused(objective="next_token", kl_coefficient=0.1)
+    assert "not of --objective next_token: give 0" in refused(objective="next_token", kl_coefficient=0.1)
     if not hasattr(WIDE, "lora_rank"):
         assert "has no weights of step 0 to compare with: import some" in refused(kl_coefficient=0.1)
     said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]

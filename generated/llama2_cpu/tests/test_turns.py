@@ -67,7 +67,11 @@ def settings(tmp_path, monkeypatch):
     # turns end soon; the log-probabilities are those of the unchanged logits all the same
     often = functools.partial(SamplingParams, logit_bias={EOS: 4.0})
     monkeypatch.setattr(importlib.import_module("..rollouts", __package__), "SamplingParams", often)
-    made = dict(data=str(tmp_path / "prompts.jsonl"), tokenizer=str(tmp_path / "hf/tokenizer.json"), objective="grpo")
+    made = dict(
+        data=str(tmp_path / "prompts.jsonl"),
+        tokenizer=str(tmp_path / "hf/tokenizer.json"),
+        objective="grpo",
+    )
     made |= dict(reward="answering:some", environment_function="answering:replies", max_turns=3, group_size=2)
     return made | dict(sequence_length=64, completion_tokens=50, checkpoint_dir=str(tmp_path / "run"), steps=3)
 
