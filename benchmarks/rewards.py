@@ -39,7 +39,8 @@ def run(folder: Path, command: str) -> None:
 
 def train(folder: Path, seed: int, given: argparse.Namespace) -> list[dict]:
     """Trains a model on examples, then on rewards; returns the metrics of the second run."""
-    for path, text in weave("llama2", "cpu", Library.read([ROOT]), parts=("critic" if given.ppo else "rewards", "chat_data")).files.items():
+    parts = "critic" if given.ppo else "rewards", "chat_data"
+    for path, text in weave("llama2", "cpu", Library.read([ROOT]), parts=parts).files.items():
         (folder / "llama2_cpu" / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / "llama2_cpu" / path).write_text(text)
     sums.write(folder, seed, held_out=0)
