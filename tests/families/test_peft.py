@@ -35,7 +35,7 @@ LORA = {
     "mamba2": ("gate,value,write,read,step", "passes over adapters of this name"),
     "falcon_h1": ("query,key,attention.out,mamba.value,step,gate,up,down", "passes over adapters of this name"),
     "deepseek_v2": (f"{LATENTS},{EXPERTS}", "takes a module of this name for experts"),
-    "deepseek_v3": (f"{LATENTS},{EXPERTS}", "takes a module of this name for experts"),
+    "deepseek_v3": (LATENTS, "takes a module of this name for experts"),
     "deepseek_v32": (f"{LATENTS},{EXPERTS}", "takes a module of this name for experts"),
     "glm_moe_dsa": (f"{LATENTS},{EXPERTS}", "takes a module of this name for experts"),
     "dots1": (f"{ATTENTION},{EXPERTS}", "takes a module of this name for experts"),
@@ -45,7 +45,7 @@ LORA = {
     "hunyuan_v1_moe": (f"{ATTENTION},{EXPERTS}", "takes a module of this name for experts"),
     "solar_open": (f"{ATTENTION},{EXPERTS}", "takes a module of this name for experts"),
     "qwen3_next": (f"{ATTENTION},delta.gate", "takes a module of this name for experts"),
-    "qwen2_moe": (f"{ATTENTION},{SHARED}", "transformers has these experts in one tensor"),
+    "qwen2_moe": (f"{ATTENTION},shared.gate", "transformers has these experts in one tensor"),
     "phimoe": (ATTENTION, "transformers has these experts in one tensor"),
     "jamba": (
         "query,mamba.gate,mamba.value,low_step,out,mlp.gate,mlp.up,mlp.down",
