@@ -23,13 +23,15 @@ PLACES = {
     "targets": ("targets", "/target.toml"),
     "fragments": ("fragments", ".py"),
 }
+KINDS = *PLACES, "parts", "packages"
 
 
 @click.command("list", **NO_ONE)
+@click.argument("kind", metavar="[KIND]", required=False, type=click.Choice(KINDS))
 @AS_JSON
-def command(as_json: bool) -> None:
-    """List the architectures, targets, fragments, parts and packages."""
-    listing = list_sources(Project.find())
+def command(kind: str | None, as_json: bool) -> None:
+    """List the architectures, targets, fragments, parts and packages; with a KIND, such as parts, only these."""
+    listing = {name: rows for name, rows in list_sources(Project.find()).items() if kind in (None, name)}
     write_json(listing) if as_json else click.echo("\n\n".join(map(format_text, create_listing_tables(listing))))
 
 
@@ -85,14 +87,16 @@ def _read_entry(folder: Path, name: str, suffix: str) -> dict:
 
 
 def create_listing_tables(listing: dict[str, list[dict]]) -> list[Table]:
-    """Creates the tables that people read."""
-    tables = []
-    for kind in (*PLACES, "parts"):
-        rows = [(entry["name"], entry["title"]) for entry in listing[kind]] or [("(none)", "")]
-        tables.append(Table(kind.capitalize(), (kind.removesuffix("s"), "title"), rows))
+    """Creates the tables that people read, of the kinds in the listing."""
+    return [_create_table(kind, entries) for kind, entries in listing.items()]
+
+
+def _create_table(kind: str, entries: list[dict]) -> Table:
+    if kind != "packages":
+        rows = [(entry["name"], entry["title"]) for entry in entries] or [("(none)", "")]
+        return Table(kind.capitalize(), (kind.removesuffix("s"), "title"), rows)
     packages = []
-    for entry in listing["packages"]:
+    for entry in entries:
         built, committed = "built" if entry["built"] else "not built", "yes" if entry["committed"] else "lock alone"
         packages.append((entry["name"], built, committed, ", ".join(entry["parts"])))
-    heads = ("package", "", "committed", "parts")
-    return [*tables, Table("Packages", heads, packages or [("(none)", "", "", "")])]
+    return Table("Packages", ("package", "", "committed", "parts"), packages or [("(none)", "", "", "")])

@@ -103,6 +103,7 @@ def test_list(workshop):
     packages = [(entry["name"], entry["built"]) for entry in found["packages"]]
     assert packages == [("llama_cpu", True), ("plain_gpu", False)]
     assert "plain_gpu  not built" in workshop.run("list").stdout
+    assert workshop.run("list", "targets").stdout.split()[:4] == ["Targets", "target", "title", "cpu"]
 
 
 @pytest.mark.parametrize(
