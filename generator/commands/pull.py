@@ -28,6 +28,7 @@ from generator.pull.edits import find_edits
 from generator.pull.join_points import check_shown_names
 from generator.pull.new_fragment import NewFragment, without_header
 from generator.pull.pull import PullResult, pull
+from generator.pull.refusals import OF_GEN
 from generator.recipe.library import Library
 
 AS_HELP = "Write a new fragment, which this architecture alone selects, for the edits that cannot go home."
@@ -160,7 +161,7 @@ def plan_pull(
         for path, text in changed.files.items():
             if text != library.files[path] and not (project.root / path).is_file():
                 remedy = advise_on_gen_file(project, combination)
-                raise LoomError("is part of gen and not of this project", path, remedy)
+                raise LoomError(OF_GEN, path, remedy)
         rewoven = builder.weave(changed)
         check_shown_names(library, changed)
         return rewoven

@@ -13,6 +13,7 @@ from generator.errors import LoomError
 from generator.pull.edits import Hunk, PackageEdits, find_edits
 from generator.pull.new_fragment import NewFragment, SpliceSearch
 from generator.pull.pull import PullResult
+from generator.pull.refusals import OF_GEN
 from generator.recipe.recipe import PACKAGE_FILE, lineage_of
 from generator.recipe.schema import PackageToml as PackageFile
 from generator.recipe.toml import Toml
@@ -42,7 +43,7 @@ def _find_table(project: Project, combination: Combination, path: str) -> tuple[
     name, fragment = combination.architecture, path.removeprefix("fragments/").removesuffix(".py")
     file = f"templates/architectures/{name}.toml"
     if not (project.root / file).is_file():
-        raise LoomError("is part of gen and not of this project", file, advise_on_gen_file(project, combination))
+        raise LoomError(OF_GEN, file, advise_on_gen_file(project, combination))
     bases = {
         other: [Path(toml.path).stem for toml in lineage_of(other.architecture, project.library())]
         for other in project.packages()

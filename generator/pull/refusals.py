@@ -13,6 +13,7 @@ from generator.pull.join_points import join_points_near
 from generator.pull.sources import PackageSources
 from generator.pull.trials import Trial
 
+OF_GEN = "is part of gen and not of this project"
 _Reason = tuple[str, str] | None  # the reason and the remedy
 
 
@@ -108,6 +109,8 @@ def _describe_trial(hunk: Hunk, failed: Trial | None, origins: list[Origin]) -> 
         if failed.error.message.startswith("not valid Python"):  # of a text that only this trial has
             source = (failed.error.where or "").rpartition(":")[0]
             return f"{source} would not be valid Python without these lines", remedy
+        if failed.error.message == OF_GEN:
+            return f"{where}{OF_GEN}", failed.error.remedy or ""
         return f"the fragments would not weave: {where}{failed.error.message}", f"{failed.error.remedy or ''} {remedy}"
     heads = [match[0] for text in hunk.lines if (match := re.match(r"(async )?(def|class) \w+", text))]
     if any(not any(text.startswith(head) for text in failed.lines) for head in heads):

@@ -240,8 +240,9 @@ class TestUserProject:
         found = json.loads(project.run("pull", "heir_any", "--json", code=1).stdout)
         (one,) = found["refused"]
         assert found["home"] == 1, "of the project's own fragment"
-        assert "fragments/model/net.py: is part of gen and not of this project" in one["reason"]
-        assert "gen own heir_any" in one["remedy"] and "gen pull heir_any --as fragments/model/NAME.py" in one["remedy"]
+        assert one["reason"] == "fragments/model/net.py: is part of gen and not of this project"
+        assert one["remedy"].startswith("Keep it in the package: gen own heir_any. The nearest join point is ")
+        assert "gen pull heir_any --as fragments/model/NAME.py" in one["remedy"]
         check_fragment(project, "heir_any", also=("fragments/model/less.py",))
         assert project.read(MINE).endswith('@splice("scale.more", before="shift")\ndef _(y):\n    y = y - 3\n')
 
@@ -252,7 +253,7 @@ class TestUserProject:
         (one,) = json.loads(project.run("pull", "one_any", "--apply", "--json", code=1).stdout)["refused"]
         error = " ".join(check_error(project, "one_any", "--as", MINE).split())
         assert "templates/architectures/one.toml: is part of gen and not of this project" in error
-        assert one["remedy"].split(" It came")[0] in error and project.git("status", "--short") == before
+        assert one["remedy"].split(" The nearest")[0] in error and project.git("status", "--short") == before
         title, base = re.search(r'(title = ".*?") and (base = ".*?") to', one["remedy"]).groups()
         project.git("checkout", "-q", ".")
         project.write("templates/architectures/my_one.toml", f"{title}\n{base}\n")
