@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from generator.commands.after import text_after
-from generator.commands.console import NO_ONE, PATH, complain, progress
+from generator.commands.console import NO_ONE, PATH, Status, complain, progress
 from generator.commands.own import start_project
 from generator.commands.packages import PackageBuilder, create_builder, map_packages
 from generator.disk.files import display_path
@@ -87,7 +87,8 @@ def command(
         elif own:
             click.echo(start_project(project, combination, own))
         else:
-            build_one(project, combination, out, force, dry_run)
+            with Status(f"weaving {combination.name} ..."):
+                build_one(project, combination, out, force, dry_run)
     elif not _build_all(project, out, force, dry_run):
         raise click.exceptions.Exit(2)
 
