@@ -106,7 +106,8 @@ class Start:
         name = re.sub("[^a-z0-9]+", "_", place.name.lower()).strip("_")
         self.name = self.given_name or (name if is_package_name(name) else f"model_{name}")
         self.run = self.project.root / "runs" / self.name
-        self.python = "python" if shutil.which("python") == sys.executable else sys.executable
+        python, here = Path(shutil.which("python") or ""), Path(sys.executable)
+        self.python = "python" if python.parent == here.parent and python.samefile(here) else sys.executable
 
     @property
     def package(self) -> str:
@@ -219,6 +220,7 @@ class Start:
         lines = [[self.python, "-m", f"{self.package}.{name}", *words] for name, *words in programs]
         lines.insert(0, ["cd", os.path.relpath(self.project.generated)])
         click.echo("\n".join(["\nWhat comes next:\n", *(f"  {shlex.join(line)}" for line in lines)]))
+        click.echo("\ngen start --with PART adds a part, such as structured or monitor: see gen list parts.")
 
     def _find_tokenizer(self) -> list[str]:
         """Returns the flag for the tokenizer; none if the import has copied it."""

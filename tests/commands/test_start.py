@@ -103,15 +103,19 @@ def test_a_second_run_changes_nothing_and_a_damaged_checkpoint_leaves_nothing(fo
 
 
 def test_a_config_alone_begins_from_random_weights(folder, monkeypatch):
-    """Without torch nothing is compared, which is told."""
+    """Without torch nothing is compared, which is told; `python` is printed where it is the one that runs gen."""
+    monkeypatch.setenv("PATH", ENVIRONMENT["PATH"])
+    monkeypatch.setattr(sys, "executable", str(Path(sys.executable).with_name("python3")))
     shutil.copy("Tiny-1B/config.json", "config.json")
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "torch" else found(name))
     output = start("config.json", "--target=cpu", "--name=mine")
     assert "templates/architectures/mine.toml: as llama2\n" in output and not Path("runs").exists()
     assert "note: not compared with transformers: gen parity needs torch\n" in output
+    assert output.endswith(": see gen list parts.\n")
     _, train, *_ = programs_of(output)
-    assert "-m mine_cpu.train --checkpoint-dir ../runs/mine --data ../train.jsonl --tokenizer bytes" in train
+    assert train.startswith("python -m mine_cpu.train --checkpoint-dir ../runs/mine --data ../train.jsonl ")
+    assert "--tokenizer bytes" in train
     assert "--preset mine --steps" in train
     assert set(json.loads(Path("train.jsonl").read_text().splitlines()[0])) == {"prompt", "completion"}
     before = files(folder)
