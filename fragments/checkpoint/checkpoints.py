@@ -169,7 +169,7 @@ class Checkpoints:
         needed = {name for name, default in known.items() if default is dataclasses.MISSING}
         wrong = sorted(needed - fields.keys() | fields.keys() - known)
         if (there := recorded["architecture"]) != ARCHITECTURE or wrong:
-            difference = f"{there} there, {ARCHITECTURE} here; settings of only one: {wrong}"
+            difference = f"{there} there, {ARCHITECTURE} here; settings of only one: {wrong}: use its own package"
             raise InputError(f"{self.directory / str(step)} is of another architecture or other parts: {difference}")
         for name, flag in ("data", "--data"), ("eval_data", "--eval-data"):
             if recorded[name] and self.config and not getattr(self.config, name):
@@ -185,7 +185,7 @@ class Checkpoints:
         target = named_arrays(tree)
         folder = self.directory / str(step)
         saved = ocp.StandardCheckpointHandler().metadata(folder / item).tree["arrays"]
-        point("Checkpoints.target", target, step, saved)
+        point("Checkpoints.target", target, step, folder, saved)
         for name in target | saved:
             here, there = (f"{x[name].dtype} {[*x[name].shape]}" if name in x else "absent" for x in (target, saved))
             if here != there:

@@ -197,8 +197,12 @@ def _(config):
 
 
 @splice("Checkpoints.target", before="empty_stacks")
-def _(target, step, saved):
-    if step == 0 and not any(".adapter." in name for name in saved):  # weights imported without an adapter
+def _(target, step, folder, saved):
+    if not any(".adapter." in name for name in saved):  # weights imported without an adapter
+        if step > 0:
+            raise InputError(
+                f"{folder}: trained without adapters: export it with the package that trained it, and import the export"
+            )
         target = {name: x for name, x in target.items() if ".adapter." not in name}
 
 

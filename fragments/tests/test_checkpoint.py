@@ -156,7 +156,7 @@ def test_a_checkpoint_of_another_architecture_is_told_apart(two_checkpoints, tmp
     fields = json.loads(path.read_text())
     del fields["checksum"]
     for changed, message in {
-        "architecture": "or other parts: mamba there",
+        "architecture": "or other parts: mamba there.*: use its own package",
         "stripes": "settings of only one: .'stripes'",
     }.items():
         path.write_text(json.dumps(fields | {changed: "mamba"}))

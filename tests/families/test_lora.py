@@ -95,6 +95,19 @@ def test_targets_are_names_of_projections(imported):
             package.trainer.train(dataclasses.replace(config, **settings))
 
 
+def test_a_run_that_trained_all_parameters_is_refused(imported, tmp_path):
+    package, folder, _ = imported
+    checkpoints = importlib.import_module(f"{package.model.__name__.split('.')[0]}.checkpoints")
+    config, model = package.huggingface.load_hf(folder / "theirs")
+    for _, linear in package.model.projections(model):
+        linear.adapter = None
+    run = checkpoints.Checkpoints(str(tmp_path), config).open()
+    run.save(3, {"model": model})
+    run.close()
+    with pytest.raises(package.errors.InputError, match="3: trained without adapters: export it with the package"):
+        checkpoints.load_checkpoint(str(tmp_path), None)
+
+
 def test_what_an_adapter_adds_is_scaled_by_its_rank(imported):
     """alpha / rank times the product of its matrices: Hu et al. 2021, arXiv 2106.09685, section 4.1."""
     package, _, _ = imported
