@@ -26,7 +26,7 @@ from generator.language.roles import (
     code_of_field,
     drop_nulls,
     for_template,
-    is_deeper,
+    too_deep,
     too_long,
     warn_ignored,
 )
@@ -162,10 +162,9 @@ def read_fields(content: bytes, kind: type[Completion | Chat], defaults: dict[st
     try:
         fields = msgspec.json.decode(content + b" " * 6)  # or half of a surrogate pair near the end is "truncated"
         if isinstance(fields, dict):
-            for field in fields:
-                if is_deeper(fields[field], MOST_LEVELS):
-                    problem = f"{field[:40]}: has more than {MOST_LEVELS} lists or objects within each other"
-                    raise Refusal(400, problem, field[:40], "invalid_value")
+            if field := too_deep(fields):
+                problem = f"{field}: has more than {MOST_LEVELS} lists or objects within each other"
+                raise Refusal(400, problem, field, "invalid_value")
             sent = {key: x for key, x in drop_nulls(fields).items() if key not in IGNORED}
             with point("read_fields.ignored", kind):
                 ignored = UNSUPPORTED

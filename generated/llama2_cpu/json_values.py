@@ -27,3 +27,8 @@ def is_deeper(value: Any, levels: int) -> bool:
         values = [part for part in inner if isinstance(part, (dict, list))]
         levels -= 1
     return bool(values)
+
+
+def too_deep(fields: dict[str, Any]) -> str:
+    """Returns the name of a field with more than MOST_LEVELS levels, or "" if there is none."""
+    return next((field[:40] or "a field" for field in fields if is_deeper(fields[field], MOST_LEVELS)), "")
