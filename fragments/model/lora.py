@@ -200,9 +200,8 @@ def _(config):
 def _(target, step, folder, saved):
     if not any(".adapter." in name for name in saved):  # weights imported without an adapter
         if step > 0:
-            raise InputError(
-                f"{folder}: trained without adapters: export it with the package that trained it, and import the export"
-            )
+            remedy = "export it with the package that trained it, and import that"
+            raise InputError(f"{folder}: trained without adapters: {remedy}")
         target = {name: x for name, x in target.items() if ".adapter." not in name}
 
 

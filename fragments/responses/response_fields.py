@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from generator.language import requires, splice
-from generator.language.roles import Chat, Count, Function, Refusal
+from generator.language.roles import Chat, Count, Refusal
 
 requires("openai/messages", "parsed_answers", "structured/request_fields")
 
@@ -74,8 +74,13 @@ class Item(msgspec.Struct):
             raise ValueError("the content of an item of type reasoning is a list of parts")
 
 
-class FunctionTool(Function, tag_field="type", tag="function"):
+class FunctionTool(msgspec.Struct, tag_field="type", tag="function", forbid_unknown_fields=True):
     """A function that may be called."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] = {}
+    strict: bool = False
 
 
 class NamedCall(msgspec.Struct, tag_field="type", tag="function", forbid_unknown_fields=True):

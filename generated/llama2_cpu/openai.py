@@ -218,13 +218,6 @@ class Completion(Fields, kw_only=True):
         return {"text": piece.text, "logprobs": scores}
 
 
-class Function(msgspec.Struct, forbid_unknown_fields=True):
-    name: str
-    description: str = ""
-    parameters: dict[str, Any] = {}
-    strict: bool = False  # calls follow the schema of `parameters`; those that must be called always do
-
-
 class Part(msgspec.Struct):
     type: str
     text: str | None = None
@@ -338,6 +331,13 @@ class Chat(Fields):
         if piece.reasoning:
             message |= {"reasoning_content": piece.reasoning}
         return {"delta" if self.stream else "message": message, "logprobs": scores}
+
+
+class Function(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] = {}
+    strict: bool = False  # calls follow the schema of `parameters`; those that must be called always do
 
 
 class Tool(msgspec.Struct, forbid_unknown_fields=True):

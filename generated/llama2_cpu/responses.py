@@ -13,7 +13,7 @@ from starlette.responses import Response
 from .choices import Piece, chat_logprobs
 from .clients import as_json, as_refusal
 from .engine_thread import Job
-from .openai import Chat, Count, Function, Refusal
+from .openai import Chat, Count, Refusal
 from .server import Answer, Server
 
 # fields that a chat has too
@@ -73,8 +73,13 @@ class Item(msgspec.Struct):
             raise ValueError("the content of an item of type reasoning is a list of parts")
 
 
-class FunctionTool(Function, tag_field="type", tag="function"):
+class FunctionTool(msgspec.Struct, tag_field="type", tag="function", forbid_unknown_fields=True):
     """A function that may be called."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] = {}
+    strict: bool = False
 
 
 class NamedCall(msgspec.Struct, tag_field="type", tag="function", forbid_unknown_fields=True):
