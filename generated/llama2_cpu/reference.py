@@ -17,8 +17,8 @@ import rich.progress
 import tyro
 from array_record.python.array_record_module import ArrayRecordWriter
 
+from .computed_folder import HALF, finish_folder, new_folder
 from .errors import InputError, check_config, ending_with_messages
-from .prepare import HALF, finish_folder, new_folder
 
 
 def pair_records(row: dict[str, np.ndarray], dtype: np.dtype) -> Iterator[bytes]:
