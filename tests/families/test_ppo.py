@@ -71,7 +71,8 @@ def test_values_advantages_losses_and_gradients_are_those_of_formulas_in_torch(t
     _, training = package.huggingface.load_hf(folder / "training")
     assert not np.any(training.value)
     alone = {name: 0.0 for name in ("load_balance", "router_z") if hasattr(config, name)}
-    made = dict(data=str(folder / "prompts.jsonl"), reward=f"rewards_of_{folder.name.rstrip('0')}:some", group_size=2)
+    (rewards,) = folder.glob("rewards_of_*.py")
+    made = dict(data=str(folder / "prompts.jsonl"), reward=f"{rewards.stem}:some", group_size=2)
     made |= dict(batch_size=4, batches_per_rollout=2, accumulation=2, sequence_length=32, completion_tokens=7)
     made |= dict(discount=DISCOUNT, gae_lambda=LAMBDA, value_clip=CLIP, value_coefficient=COEFFICIENT)
     config = dataclasses.replace(config, objective="ppo", **made, **alone)
