@@ -10,7 +10,6 @@ from msgspec import Meta
 from generator.language import point
 from generator.language.roles import (
     IGNORED,
-    MOST_LEVELS,
     NEUTRAL,
     UNSUPPORTED,
     AnyTokenizer,
@@ -25,8 +24,8 @@ from generator.language.roles import (
     chat_logprobs,
     code_of_field,
     drop_nulls,
+    excess_of,
     for_template,
-    too_deep,
     too_long,
     warn_ignored,
 )
@@ -162,9 +161,9 @@ def read_fields(content: bytes, kind: type[Completion | Chat], defaults: dict[st
     try:
         fields = msgspec.json.decode(content + b" " * 6)  # or half of a surrogate pair near the end is "truncated"
         if isinstance(fields, dict):
-            if field := too_deep(fields):
-                problem = f"{field}: has more than {MOST_LEVELS} lists or objects within each other"
-                raise Refusal(400, problem, field, "invalid_value")
+            for field, value in fields.items():
+                if excess := excess_of(value):
+                    raise Refusal(400, f"{field[:40] or 'a field'}: {excess}", field[:40], "invalid_value")
             sent = {key: x for key, x in drop_nulls(fields).items() if key not in IGNORED}
             with point("read_fields.ignored", kind):
                 ignored = UNSUPPORTED

@@ -1,6 +1,7 @@
 """The command line of the server."""
 
 import dataclasses
+import gc
 import os
 
 import tyro
@@ -55,6 +56,7 @@ def main() -> None:
     # after help and refusals, as they import JAX
     from generator.language.roles import run_server
 
+    gc.freeze()  # modules stay: a full collection would look at them for 0.1 seconds, in which no other thread runs
     run_server(settings)
 
 

@@ -13,7 +13,7 @@ import pytest
 from flax import nnx
 from selected import mostly_slow
 
-from families.weaving import LIBRARY, batch_of, write
+from families.weaving import LIBRARY, batch_of, in_double, write
 from generator.checkpoint.loading import load_package
 from generator.weaver import weave
 
@@ -52,11 +52,11 @@ def merged_kernel(linear, scale: float) -> jax.Array:
 @pytest.mark.parametrize(("name", "part"), mostly_slow(CASES, *QUICK))
 def test_adapters_compute_and_learn_as_merged_kernels_do(name, part, tmp_path):
     folder = write(weave(name, "cpu", LIBRARY, parts=(part,)), tmp_path)
-    dtype = "float64" if name in IN_DOUBLE else "float32"
-    for file in folder.rglob("*.py"):
-        file.write_text(file.read_text().replace("float32", dtype))
-    with jax.enable_x64(name in IN_DOUBLE):
-        compare_with_merged(load_package(folder), dtype)
+    if name in IN_DOUBLE:
+        with jax.enable_x64():
+            compare_with_merged(load_package(in_double(folder)), "float64")
+    else:
+        compare_with_merged(load_package(folder), "float32")
 
 
 def compare_with_merged(package, dtype: str) -> None:

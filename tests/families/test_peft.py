@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import json
-from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +22,10 @@ from selected import mostly_slow
 
 from families import parity
 from families.cases import FAMILIES
-from families.weaving import LIBRARY, fitted, woven
+from families.weaving import LIBRARY, fitted, in_double, write
+from generator.checkpoint.loading import load_package
 from generator.recipe.recipe import select
+from generator.weaver import weave
 
 peft = pytest.importorskip("peft", reason="adapters are compared with peft's: pip install peft")
 weight_conversion = pytest.importorskip("peft.utils.transformers_weight_conversion")
@@ -73,15 +77,17 @@ DORA = {
     "gpt_neox": ("all", ""),
     "mixtral": (ATTENTION, "peft has no DoRA with adapters of experts"),
 }
+# whose float32 is more than 1e-5 from float64, for packages and transformers alike
+IN_DOUBLE = {"gemma4_moe", "qwen3_5", "qwen3_5_moe", "qwen3_next"}
 CASES = {(name, "lora"): LORA.get(name, ("all", "")) for name in FAMILIES}
 CASES |= {(name, "dora"): case for name, case in DORA.items()}
 
 
-def theirs(model: torch.nn.Module, tokens: np.ndarray) -> torch.Tensor:
+def logits_of(model: torch.nn.Module, tokens: np.ndarray) -> torch.Tensor:
     return model(parity.as_torch(tokens), use_cache=False).logits
 
 
-def in_double(reference_class, folder) -> torch.nn.Module:
+def reference_in_double(reference_class, folder) -> torch.nn.Module:
     eager = dict(attn_implementation="eager", experts_implementation="eager")
     return reference_class.from_pretrained(folder, **eager, dtype="float64").eval()
 
@@ -93,14 +99,24 @@ def in_double(reference_class, folder) -> torch.nn.Module:
 @pytest.mark.parametrize(("name", "part"), mostly_slow(CASES, ("gpt2", "lora"), ("phi3", "lora"), ("phi3", "dora")))
 def test_adapters_are_those_of_peft(name, part, tmp_path):
     """Logits, gradients, files of ours there, files of theirs here."""
+    with contextlib.ExitStack() as double:
+        if name in IN_DOUBLE:
+            double.enter_context(jax.enable_x64())
+            # transformers has softmax and recurrences in float32 whatever the dtype of the model
+            double.enter_context(mock.patch.object(torch, "float32", torch.float64))
+            double.enter_context(mock.patch.object(torch.Tensor, "float", torch.Tensor.double))
+        compare_with_peft(name, part, "float64" if name in IN_DOUBLE else "float32", tmp_path)
+
+
+def compare_with_peft(name: str, part: str, dtype: str, tmp_path: Path) -> None:
     family, (targets, refused) = FAMILIES[name], CASES[name, part]
     reference_class = getattr(transformers, family.model)
     settings = family.settings | next(iter(family.cases.values())).settings
-    hf = getattr(transformers, family.config)(**settings, attn_implementation="eager", dtype="float32")
-    parity.make_reference(reference_class, hf).save_pretrained(tmp_path / "base")
-    package = woven(
-        f"fit_{name}", "cpu", tmp_path, fitted(family.architecture, f"fit_{name}", tmp_path / "base"), (part,)
-    )
+    hf = getattr(transformers, family.config)(**settings, attn_implementation="eager", dtype=dtype)
+    parity.make_reference(reference_class, hf).to(getattr(torch, dtype)).save_pretrained(tmp_path / "base")
+    library = fitted(family.architecture, f"fit_{name}", tmp_path / "base")
+    written_package = write(weave(f"fit_{name}", "cpu", library, parts=(part,)), tmp_path)
+    package = load_package(in_double(written_package) if name in IN_DOUBLE else written_package)
     folder = package.model.__name__.split(".")[0]
     peft_module, commands = (importlib.import_module(f"{folder}.{module}") for module in ("peft", "checkpoint"))
     config, base = package.huggingface.load_hf(tmp_path / "base")
@@ -111,7 +127,7 @@ def test_adapters_are_those_of_peft(name, part, tmp_path):
         config_ = dataclasses.replace(config, lora_rank=3, lora_alpha=6.0, lora_targets=targets)
         model, kernels = jax.eval_shape(lambda: package.model.Decoder(config_, nnx.Rngs(0))), named(base)
         values = {path: random.normal(0, 0.1, x.shape) for path, x in named(model).items() if ".adapter." in path}
-        values = [jnp.float32(values[path] if path in values else kernels[path]) for path in named(model)]
+        values = [jnp.asarray(values[path] if path in values else kernels[path], dtype) for path in named(model)]
         return config_, jax.tree.unflatten(jax.tree.structure(model), values)
 
     if refused:
@@ -133,16 +149,16 @@ def test_adapters_are_those_of_peft(name, part, tmp_path):
     assert mine.keys() == again.arrays.keys() and all(np.array_equal(mine[path], x) for path, x in again.arrays.items())
 
     loaded = peft.PeftModel.from_pretrained(
-        in_double(reference_class, tmp_path / "base"), tmp_path / "ours", is_trainable=True
+        reference_in_double(reference_class, tmp_path / "base"), tmp_path / "ours", is_trainable=True
     ).double()
     with torch.no_grad(), loaded.disable_adapter():
-        logits = theirs(loaded, tokens).numpy()
-    found = theirs(loaded, tokens[:, :-1])
+        logits = logits_of(loaded, tokens).numpy()
+    found = logits_of(loaded, tokens[:, :-1])
     labels = parity.as_torch(tokens[:, 1:]).flatten()
     torch.nn.functional.cross_entropy(found.flatten(0, 1), labels).backward()
 
     def loss(adapters):
-        x = nnx.merge(graph, adapters, rest)(tokens[:, :-1]).astype(jnp.float32)
+        x = nnx.merge(graph, adapters, rest)(tokens[:, :-1]).astype(dtype)
         return -jnp.take_along_axis(jax.nn.log_softmax(x), tokens[:, 1:, None], -1).mean(), x
 
     gradient, ours = jax.jit(jax.grad(loss, has_aux=True))(adapters)
@@ -164,9 +180,9 @@ def test_adapters_are_those_of_peft(name, part, tmp_path):
     names = json.loads((tmp_path / "ours/adapter_config.json").read_text())["target_modules"]
     names = [it for it in names if not any(".experts." in path and f".{it}.lora" in path for path in written)]
     trained = peft.get_peft_model(
-        in_double(reference_class, tmp_path / "base"),
+        reference_in_double(reference_class, tmp_path / "base"),
         peft.LoraConfig("CAUSAL_LM", target_modules=names, r=4, lora_alpha=8, use_dora=part == "dora"),
-    ).float()
+    ).to(getattr(torch, dtype))
     for path, x in trained.named_parameters():
         if ".lora_" in path:
             x.data += 0.1 * torch.randn_like(x)
@@ -175,7 +191,7 @@ def test_adapters_are_those_of_peft(name, part, tmp_path):
         *package.huggingface.open_hf_model(tmp_path / "base"), str(tmp_path / "theirs")
     )
     imported = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)), imported)
-    found = theirs(trained.double().eval(), tokens).detach().numpy()
+    found = logits_of(trained.double().eval(), tokens).detach().numpy()
     np.testing.assert_allclose(parity.forward(package)(imported, tokens), found, rtol=1e-5, atol=1e-5)
     assert np.abs(found - logits).max() > 1e-2
 
@@ -187,5 +203,9 @@ def test_what_is_stated_of_peft_is_so(name):
     converts = weight_conversion._MODEL_TO_CONVERSION_PATTERN.get(settings["model_type"])
     assert settings["experts_in_peft"] == (converts in ("mixtral", "qwen2_moe"))
     model = SimpleNamespace(config=SimpleNamespace(model_type=settings["model_type"]))
-    with pytest.raises(ValueError, match="out_proj") if ".out_proj" in settings["not_in_peft"] else nullcontext():
+    with (
+        pytest.raises(ValueError, match="out_proj")
+        if ".out_proj" in settings["not_in_peft"]
+        else contextlib.nullcontext()
+    ):
         tuners_utils._check_lora_target_modules_mamba(peft.LoraConfig(), model, "out_proj")

@@ -44,6 +44,13 @@ def write(package: Package, folder: Path) -> Path:
     return folder / package.name
 
 
+def in_double(folder: Path) -> Path:
+    """A written package, which computes in float64 from now on."""
+    for file in folder.rglob("*.py"):
+        file.write_text(file.read_text().replace("float32", "float64").replace("F32", "F64"))
+    return folder
+
+
 def woven(
     architecture: str, target: str, folder: Path, library: Library = LIBRARY, parts: Sequence[str] = ("all",)
 ) -> SimpleNamespace:

@@ -50,7 +50,7 @@ def completion(**fields) -> bytes:
     return request("/v1/completions", json.dumps({"prompt": "x", "max_tokens": 1} | fields).encode())
 
 
-def chat(*contents: str, **fields) -> bytes:
+def chat(*contents: object, **fields) -> bytes:
     messages = [{"role": "user", "content": content} for content in contents]
     return request("/v1/chat/completions", json.dumps({"messages": messages, "max_tokens": 1} | fields).encode())
 
@@ -73,6 +73,8 @@ SENT: dict[str, tuple[Callable[[], bytes], set[int]]] = {
     "a long message of special tokens": (lambda: chat(SPECIAL[9] * (4 * MIB // 30)), {400}),
     "a long message of beginnings of them": (lambda: chat("<|reserved_special_token_" * (4 * MIB // 30)), {400}),
     "many messages": (lambda: chat(*[""] * 100_000), {400}),
+    "many parts": (lambda: chat([{"type": "text", "text": ""}] * 130_000), {400}),
+    "many tools": (lambda: chat("x", tools=[tool({})] * 50_000), {400}),
     "a message of special tokens": (lambda: chat(SPECIAL[9] * 100), {200}),
     "many brackets": (lambda: request("/v1/completions", b"[" * 4 * MIB), {400}),
     "many objects": (
