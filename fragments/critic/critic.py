@@ -14,12 +14,13 @@ import optax
 from jax import Array
 
 from generator.language import point, requires
-from generator.language.roles import Config, Decoder, Request, batch_values
+from generator.language.roles import Config, Decoder, PositiveInt, Request, batch_values
 
 requires("rollouts/rollouts", "value_loss")
 
 
 class RolloutConfig:
+    group_size: PositiveInt = 1  # completions sampled for a prompt
     discount: Annotated[float, 0, 1] = 1.0  # of rewards, for each token until they come (gamma)
     gae_lambda: Annotated[float, 0, 1] = 0.95  # 1: advantages of all that follows; 0: of the next token's value alone
     scale_advantages: bool = True  # whether those of a rollout have a mean of 0 and a standard deviation of 1

@@ -6,13 +6,14 @@ Source: Shao et al. 2024, arXiv 2402.03300, section 4.1; Liu et al. 2025, arXiv 
 import numpy as np
 
 from generator.language import excludes, requires, splice
-from generator.language.roles import Config, InputError, Request
+from generator.language.roles import Config, InputError, PositiveInt, Request
 
 requires("rollouts/rollouts")
 excludes("critic")
 
 
 class RolloutConfig:
+    group_size: PositiveInt = 8  # completions sampled for a prompt, whose rewards are compared
     scale_advantages: bool = True  # whether a group's advantages are divided by their standard deviation
 
 

@@ -46,7 +46,6 @@ class RolloutConfig:
 
     reward: str = ""  # MODULE:FUNCTION that returns the reward of (prompt, completion, **other fields of the row)
     reward_seconds: PositiveFloat = 10.0  # time limit of a reward
-    group_size: PositiveInt = 8  # completions sampled for a prompt, whose rewards are compared
     completion_tokens: PositiveInt = 256  # tokens sampled at most
     batches_per_rollout: PositiveInt = 1  # steps before the model samples again
     rollout_sequences: PositiveInt = 64  # sampled at a time
@@ -145,10 +144,10 @@ class Rollouts(Batches):
         if not self.waiting:
             with point("Rollouts.sample", self):
                 sampled, self.metrics = self.rewarded(*self.sample(self.round, self.policy()))
+            point("Rollouts.begun", self, sampled)
             self.round += 1
             size = len(self.rows)
             self.waiting = [sampled[start : start + size] for start in range(0, len(sampled), size)]
-            point("Rollouts.begun", self)
         batch = self.batch(self.waiting.pop(0))
         if self.reference:
             batch["reference"] = self.local_rows(self.reference(self.to_devices(batch)))

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from generator.language import point, requires, splice
-from generator.language.roles import Critic, Rollouts, estimate_advantages, moments
+from generator.language.roles import Config, Critic, Rollouts, Sampled, estimate_advantages, moments
 
 requires("rollouts/rollouts", "critic")
 
@@ -16,24 +16,29 @@ def _():
     returns: list[float] = dataclasses.field(default_factory=list)  # that the critic learns
 
 
-def value_rollout(rollouts: Rollouts, scores: list[np.ndarray]) -> None:
+def critic_scores(rollouts: Rollouts, sampled: list[Sampled]) -> list[np.ndarray]:
+    """Returns the values [rows, T] before the targets of each batch of a rollout."""
+    size = len(rollouts.rows)
+    batches = [rollouts.batch(sampled[start : start + size]) for start in range(0, len(sampled), size)]
+    return [rollouts.local_rows(rollouts.critic.score(rollouts.to_devices(batch))) for batch in batches]
+
+
+def value_rollout(sampled: list[Sampled], scores: list[np.ndarray], config: Config) -> None:
     """Sets the values, advantages and returns of a rollout, whose advantages are the rewards of tokens until then.
 
-    `scores` [rows, T] of each of its batches are the values before targets.
+    `scores` [rows, T] are those of `critic_scores`.
     """
-    config = rollouts.config
-    every = [sample for batch in rollouts.waiting for sample in batch]
-    for sample, values in zip(every, np.concatenate(scores), strict=True):
+    for sample, values in zip(sampled, np.concatenate(scores), strict=True):
         first = len(sample.prompt) - 1
         sample.critic_values = values[first : first + len(sample.advantages)].tolist()
         with point("Rollouts.estimated", sample, config):
             sample.advantages = estimate_advantages(sample.advantages, sample.critic_values, config)
         sample.returns = np.add(sample.advantages, sample.critic_values).tolist()
     if config.scale_advantages:
-        with point("Rollouts.together", every):
-            advantages = np.concatenate([sample.advantages for sample in every])
+        with point("Rollouts.together", sampled):
+            advantages = np.concatenate([sample.advantages for sample in sampled])
         mean, deviation = moments(advantages)
-        for sample in every:
+        for sample in sampled:
             sample.advantages = [(advantage - mean) / (deviation + 1e-8) for advantage in sample.advantages]
 
 
@@ -43,10 +48,8 @@ def _(self, policy):
 
 
 @splice("Rollouts.begun")
-def _(self):
-    value_rollout(
-        self, [self.local_rows(self.critic.score(self.to_devices(self.batch(rows)))) for rows in self.waiting]
-    )
+def _(self, sampled):
+    value_rollout(sampled, critic_scores(self, sampled), self.config)
 
 
 @splice("Rollouts.batch")

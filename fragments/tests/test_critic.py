@@ -87,6 +87,12 @@ def test_completions_without_a_reward_teach_nothing(settings, tmp_path):
         train(dataclasses.replace(WIDE, **settings, steps=3))
 
 
+def test_advantages_of_tokens_need_ratios_of_tokens(settings):
+    config = dataclasses.replace(WIDE, **settings, ratio_per="sequence", loss_per="sequence", steps=1)
+    with pytest.raises(InputError, match=r"^--ratio-per sequence: a critic has an advantage for each token"):
+        train(dataclasses.replace(config, reward="critic_rewards:some"))
+
+
 def test_an_export_is_one_of_the_policy(tmp_path):
     model = jax.tree.map(lambda x: x, wide_model())
     model.value.set_value(model.value.get_value() + 1)

@@ -1,16 +1,16 @@
 """The policy of step 0, from which --kl-coefficient holds the trained one back."""
 
+import functools
 from collections.abc import Callable
 
 import jax
-import optax
 from jax import Array
 from jax.sharding import Mesh
 
 from generator.language import requires
-from generator.language.roles import Checkpoints, Config, Decoder, first_policy, target_log_likelihoods
+from generator.language.roles import Checkpoints, Config, Decoder, batch_log_likelihoods, first_policy
 
-requires("sources")
+requires("sources", "scored_batches")
 
 
 def open_reference(
@@ -18,11 +18,6 @@ def open_reference(
 ) -> Callable[[dict[str, Array]], Array]:
     """Returns a function to the log-likelihoods of a batch's targets [B, T] under the weights of step 0."""
 
-    def score_rows(model: Decoder, batch: dict[str, Array]) -> Array:
-        return target_log_likelihoods(model, batch, config)
-
-    size = config.batch_size // config.accumulation
-    accumulation = optax.microbatching.AccumulationType.CONCAT
-    score_batch = jax.jit(optax.microbatch(score_rows, 1, size, accumulation))
+    score_batch = jax.jit(functools.partial(batch_log_likelihoods, config=config))
     reference = first_policy(config, checkpoints, mesh, policy)
     return lambda batch: score_batch(reference(), batch)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from generator.language import alike, requires, setting, splice
-from generator.language.roles import Decoder, NonNegativeFloat, PositiveFloat, token_values
+from generator.language.roles import Decoder, InputError, NonNegativeFloat, PositiveFloat, token_values
 
 requires("value_head", "policy_loss")
 
@@ -31,6 +31,12 @@ def value_loss(values: Array, batch: dict[str, Array], config: TrainConfig) -> A
 def batch_values(model: Decoder, batch: dict[str, Array]) -> Array:
     """Returns the values [B, T] of what each token ends."""
     return token_values(model, model.hidden(batch["tokens"]))
+
+
+@splice("check_objective.terms", after="policy_loss")
+def _(config):
+    if config.ratio_per == "sequence":
+        raise InputError("--ratio-per sequence: a critic has an advantage for each token: leave it out")
 
 
 @splice("loss.terms", after="expert_load load_balance router_z mtp_loss indexer")

@@ -233,5 +233,7 @@ def _(sample, config):
 
 
 @splice("Rollouts.together", optional=True)
-def _(every, advantages):
-    advantages = np.concatenate([np.array(x.advantages)[~np.isnan(x.logprobs)[: len(x.advantages)]] for x in every])
+def _(sampled, advantages):
+    is_sampled = [~np.isnan(sample.logprobs)[: len(sample.advantages)] for sample in sampled]
+    pairs = zip(sampled, is_sampled, strict=True)
+    advantages = np.concatenate([np.array(sample.advantages)[mask] for sample, mask in pairs])
