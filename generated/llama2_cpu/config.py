@@ -131,10 +131,10 @@ class CheckpointConfig:
 class RolloutConfig:
     """What the model samples, and what rewards it."""
 
+    group_size: PositiveInt = 8  # completions sampled for a prompt, whose rewards are compared
     scale_advantages: bool = True  # whether a group's advantages are divided by their standard deviation
     reward: str = ""  # MODULE:FUNCTION that returns the reward of (prompt, completion, **other fields of the row)
     reward_seconds: PositiveFloat = 10.0  # time limit of a reward
-    group_size: PositiveInt = 8  # completions sampled for a prompt, whose rewards are compared
     completion_tokens: PositiveInt = 256  # tokens sampled at most
     batches_per_rollout: PositiveInt = 1  # steps before the model samples again
     rollout_sequences: PositiveInt = 64  # sampled at a time

@@ -4,6 +4,7 @@
 from typing import Any
 
 MOST_LEVELS = 200  # of lists and objects within each other; Python's own limit allows more, but not all that follows
+MOST_VALUES = 20_000  # lists and objects: msgspec converts them in one call, in which no other thread runs
 
 
 def drop_nulls(value: Any) -> Any:
@@ -19,16 +20,16 @@ def drop_nulls(value: Any) -> Any:
     }
 
 
-def is_deeper(value: Any, levels: int) -> bool:
-    """Returns whether a JSON value has more lists or objects within each other, without recursion."""
+def excess_of(value: Any) -> str:
+    """Says what a JSON value has too much of, levels or lists and objects, or "" if it may be read. No recursion."""
     values = [value] if isinstance(value, (dict, list)) else []
-    while values and levels:
+    levels = count = 0
+    while values:
+        levels, count = levels + 1, count + len(values)
+        if levels > MOST_LEVELS:
+            return f"has more than {MOST_LEVELS} lists or objects within each other"
+        if count > MOST_VALUES:
+            return f"has more than {MOST_VALUES:,} lists and objects"
         inner = (part for x in values for part in (x.values() if isinstance(x, dict) else x))
         values = [part for part in inner if isinstance(part, (dict, list))]
-        levels -= 1
-    return bool(values)
-
-
-def too_deep(fields: dict[str, Any]) -> str:
-    """Returns the name of a field with more than MOST_LEVELS levels, or "" if there is none."""
-    return next((field[:40] or "a field" for field in fields if is_deeper(fields[field], MOST_LEVELS)), "")
+    return ""

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from .chat_template import ChatTemplate, TemplateError, TooLong, for_template
 from .choices import Piece, chat_logprobs, completion_logprobs
-from .json_values import MOST_LEVELS, drop_nulls, too_deep
+from .json_values import drop_nulls, excess_of
 from .settings import SamplingParams
 from .structured import NamedTool, ResponseFormat, StructuredOutputs
 from .tokenizer import AnyTokenizer
@@ -350,9 +350,9 @@ def read_fields(content: bytes, kind: type[Completion | Chat], defaults: dict[st
     try:
         fields = msgspec.json.decode(content + b" " * 6)  # or half of a surrogate pair near the end is "truncated"
         if isinstance(fields, dict):
-            if field := too_deep(fields):
-                problem = f"{field}: has more than {MOST_LEVELS} lists or objects within each other"
-                raise Refusal(400, problem, field, "invalid_value")
+            for field, value in fields.items():
+                if excess := excess_of(value):
+                    raise Refusal(400, f"{field[:40] or 'a field'}: {excess}", field[:40], "invalid_value")
             sent = {key: x for key, x in drop_nulls(fields).items() if key not in IGNORED}
             ignored = UNSUPPORTED - {"parallel_tool_calls"} if issubclass(kind, Chat) else UNSUPPORTED
             for key in sent.keys() & ignored:

@@ -286,6 +286,14 @@ def compile_step(state: TrainState, batch: dict[str, Array], config: Config) -> 
     return step.lower(state, batch).compile()
 
 
+def batch_log_likelihoods(model: Decoder, batch: dict[str, Array], config: Config) -> Array:
+    """Returns the log-likelihoods of a batch's targets [B, T], in microbatches of training's size."""
+    size = config.batch_size // config.accumulation
+    accumulation = optax.microbatching.AccumulationType.CONCAT
+    score = optax.microbatch(lambda *rows: target_log_likelihoods(*rows, config), 1, size, accumulation)
+    return score(model, batch)
+
+
 def top_logprobs(
     model: Decoder, batch: dict[str, Array], top_k: int, known: int, temperature: float, config: Config
 ) -> tuple[Array, Array]:
