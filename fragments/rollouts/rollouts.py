@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+import grain
 import jax
 import numpy as np
 from etils import epath
@@ -92,17 +93,21 @@ class Rollouts(Batches):
             self.rows = list(range(config.batch_size))
         self.tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
         self.ends = load_ends(self.tokenizer, config.tokenizer)
-        self.prompts = read_prompts(config, self.tokenizer, "--data")
         most = config.eval_batches * config.batch_size
-        self.held_out_prompts = read_prompts(config, self.tokenizer, "--eval-data")[:most] if config.eval_data else []
+        with point("Rollouts.prompts", self, config, most):
+            self.prompts = read_prompts(config, "--data", config.data, self.tokenizer)
+            self.order = grain.MapDataset.source(self.prompts).seed(config.seed).shuffle()
+            held_out = read_prompts(config, "--eval-data", config.eval_data, self.tokenizer) if config.eval_data else []
+            self.held_out_prompts = held_out[:most]
         self.documents = zlib.crc32(json.dumps([fingerprint(config.data), identity(self.tokenizer)]).encode())
         with point("Rollouts.rewards", self, config):
             if not config.reward:
                 raise InputError(f"--objective {config.objective}: needs --reward MODULE:FUNCTION, also to go on")
             point("Rollouts.group", config)
-            self.rewards = Rewards(config.reward, config.reward_seconds)
-            for prompt in self.prompts + self.held_out_prompts:
-                self.rewards.check(prompt.source, prompt.fields)
+            with point("Rollouts.functions", self, config):
+                self.rewards = Rewards(config.reward, config.reward_seconds)
+                for prompt in self.prompts + self.held_out_prompts:
+                    self.rewards.check(prompt.source, prompt.fields)
         self.round = 0  # of the next rollout
         self.waiting = list[list[Sampled]]()  # the batches left of this round
         self.metrics: dict[str, float] = {}  # of a rollout, for its first batch; else none
@@ -132,12 +137,13 @@ class Rollouts(Batches):
         prompts = [self.held_out_prompts[place] for place in places]
         requests = self.generate(prompts, places, self.policy())
         with point("Rollouts.evaluate", self, prompts, requests):
-            pairs = zip(requests, self.rewards(self.completions(prompts, requests)), strict=True)
+            rewards = [reward for *_, reward in self.rewarded_texts(prompts, requests)]
+            pairs = zip(requests, rewards, strict=True)
             rewarded = [(len(request.tokens), reward) for request, reward in pairs if reward is not None]
             sums = {"reward": sum(reward for _, reward in rewarded), "tokens": sum(length for length, _ in rewarded)}
-            loss = -sums["reward"]
-            count = len(rewarded)
-        return {"cross_entropy": loss, "targets": count, "objective": sums}
+            result = {"cross_entropy": -sums["reward"], "targets": len(rewarded), "objective": sums}
+            point("Rollouts.evaluated", self, prompts, rewards, result)
+        return result
 
     def __next__(self) -> dict[str, np.ndarray]:
         self.metrics = {}
@@ -161,11 +167,7 @@ class Rollouts(Batches):
 
     def choose(self, number: int, count: int) -> list[Prompt]:
         """Returns the prompts of a round, by its number; each epoch has an order of its own."""
-        size = len(self.prompts)
-        places = range(number * count, (number + 1) * count)
-        epochs = {place // size for place in places}
-        orders = {epoch: np.random.default_rng([self.config.seed, epoch]).permutation(size) for epoch in epochs}
-        return [self.prompts[orders[place // size][place % size]] for place in places]
+        return [self.order[place] for place in range(number * count, (number + 1) * count)]
 
     def generate(self, prompts: list[Prompt], seeds: list[int], model: Decoder) -> list[Request]:
         """Samples a completion for each seed at temperature 1: the same number for each prompt, in their order."""
@@ -214,27 +216,31 @@ class Rollouts(Batches):
             result = [Sampled(x.prompt, x.tokens, x.logprobs, advantage) for x, advantage in pairs], metrics
         return result
 
-    def completions(self, prompts: list[Prompt], requests: list[Request]) -> list[tuple[Any, str, dict[str, Any]]]:
-        """Returns arguments of the reward function for each completion: prompt, completion, other fields."""
+    def rewarded_texts(self, prompts: list[Prompt], requests: list[Request]) -> list[tuple[Prompt, Any, float | None]]:
+        """Returns the prompt, the text and the reward of each completion."""
         with point("Rollouts.texts", self, requests):
             texts = [self.tokenizer.decode(x.tokens[:-1] if x.finish == "stop" else x.tokens) for x in requests]
         each = [prompt for prompt in prompts for _ in range(len(texts) // len(prompts))]
-        return [(prompt.prompt, text, prompt.fields) for prompt, text in zip(each, texts, strict=True)]
+        completions = [(prompt.prompt, text, prompt.fields) for prompt, text in zip(each, texts, strict=True)]
+        with point("Rollouts.received", self, each, completions):
+            received = self.rewards(completions)
+        return list(zip(each, texts, received, strict=True))
 
     def reward(
         self, number: int, prompts: list[Prompt], requests: list[Request], metrics: dict[str, float]
     ) -> np.ma.MaskedArray:
         """Returns the rewards of completions [groups, group_size], without those that are None; writes a group."""
         size = self.config.group_size
-        completions = self.completions(prompts, requests)
-        received = self.rewards(completions)
-        rewards = np.ma.masked_invalid(np.reshape(np.array(received, float), (-1, size)))
+        completions = self.rewarded_texts(prompts, requests)
+        received = np.array([reward for *_, reward in completions], float)
+        rewards = np.ma.masked_invalid(received.reshape(-1, size))
         metrics["rollout/reward"] = float(np.ma.filled(rewards.mean(), np.nan))
         metrics["rollout/missing_rewards"] = np.ma.getmaskarray(rewards).mean()
+        point("Rollouts.reward_metrics", self, prompts, rewards, metrics)
         if self.folder:
             with open(self.folder / "completions.jsonl", "a") as file:
-                for (prompt, text, _), reward in list(zip(completions, received, strict=True))[:size]:
-                    line = {"round": number, "prompt": prompt, "completion": text, "reward": reward}
+                for prompt, text, reward in completions[:size]:
+                    line = {"round": number, "prompt": prompt.prompt, "completion": text, "reward": reward}
                     file.write(json.dumps(line) + "\n")
         return rewards
 
@@ -262,7 +268,7 @@ class Rollouts(Batches):
     def epoch(self) -> float:
         """Returns how many epochs of the prompts are done."""
         config = self.config
-        return self.round * config.batch_size * config.batches_per_rollout / config.group_size / len(self.prompts)
+        return self.round * config.batch_size * config.batches_per_rollout / config.group_size / len(self.order)
 
     def get_state(self) -> dict[int, Any]:
         """Returns the state of each row: the round, and what waits of it."""

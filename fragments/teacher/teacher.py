@@ -92,10 +92,10 @@ def _(self, requests, metrics, advantages):
 
 
 @splice("Rollouts.evaluate")
-def _(self, requests, sums, loss, count):
+def _(self, requests, result):
     if self.config.teacher:
         advantages = teacher_advantages(self.config.teacher, requests)
         loss, count = -sum(map(sum, advantages)), sum(map(len, advantages))
-        sums = {"reverse_kl": loss}
+        result = {"cross_entropy": loss, "targets": count, "objective": {"reverse_kl": loss}}
     else:
         proceed()

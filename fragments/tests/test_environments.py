@@ -1,0 +1,98 @@
+"""Several sources of prompts in a run: their shares, rewards and metrics."""
+
+import dataclasses
+import itertools
+import json
+from collections import Counter
+
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from generator.language import requires, setting
+from generator.language.roles import WIDE, InputError, Rollouts, make_mesh, train
+
+requires("environments", "tests/engines")
+
+REWARDS = """
+def one(prompt, completion):
+    return 1.0
+def length(prompt, completion, answer):
+    return float(answer)
+def any_of_both(prompt, completion, **row):
+    return 1.0 if "answer" in row else 0.0
+def none(prompt, completion, answer):
+    return None
+"""
+SIZES = {"easy": 6, "hard": 3}
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    """Three prompts of `easy` for each of `hard`."""
+    (tmp_path / "environment_rewards.py").write_text(REWARDS)
+    monkeypatch.syspath_prepend(tmp_path)
+    rows = {"easy": {}, "hard": {"answer": 4}}
+    for (name, size), end in itertools.product(SIZES.items(), ("jsonl", "held_out.jsonl")):
+        lines = [json.dumps({"prompt": f"{name[0]}{i}"} | rows[name]) for i in range(size)]
+        (tmp_path / f"{name}.{end}").write_text("\n".join(lines))
+    easy, hard = tmp_path / "easy.jsonl", tmp_path / "hard.jsonl"
+    made = dict(data=f"3:{easy},1:{hard}", objective=setting("policy_objective"), group_size=2, batch_size=8)
+    made |= {name: 0.0 for name in ("load_balance", "router_z", "mtp_loss_weight") if hasattr(WIDE, name)}
+    return made | dict(completion_tokens=3, checkpoint_dir=str(tmp_path / "run"), steps=2)
+
+
+def rollouts(**settings) -> Rollouts:
+    return Rollouts(dataclasses.replace(WIDE, **settings), NamedSharding(make_mesh(1, 1, 1), PartitionSpec()))
+
+
+def test_prompts_come_by_share_and_each_source_has_its_epochs(settings):
+    prompts = rollouts(**settings, reward="environment_rewards:any_of_both").choose(0, 24)
+    assert all(Counter(x.environment for x in prompts[i : i + 4]) == {"easy": 3, "hard": 1} for i in range(0, 24, 4))
+    for name, size in SIZES.items():
+        places = [prompt.source for prompt in prompts if prompt.environment == name]
+        epochs = [places[start : start + size] for start in range(0, len(places), size)]
+        assert len(epochs) > 1 and all(len({*epoch}) == size for epoch in epochs)
+
+
+def test_each_source_has_a_reward_and_metrics_of_its_own(settings, tmp_path):
+    held_out = ",".join(f"1:{tmp_path / name}.held_out.jsonl" for name in SIZES)
+    more = dict(reward="environment_rewards:one,environment_rewards:length", eval_data=held_out, eval_every=1)
+    train(dataclasses.replace(WIDE, **settings | more))
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    logged = [{key: x for key, x in line.items() if "reward" in key and "std" not in key} for line in lines]
+    rollout = {"rollout/reward_easy": 1, "rollout/reward_hard": 4, "rollout/reward": 1.75}
+    assert [x for x in logged if "rollout/reward" in x] == [rollout | {"rollout/missing_rewards": 0}] * 2
+    held_out = [each for line in logged for each in line.items() if each[0].startswith("eval/")]
+    assert held_out == [("eval/reward", 2), ("eval/reward_easy", 1), ("eval/reward_hard", 4)] * 2
+
+
+def test_an_environment_without_rewards_has_no_mean(settings):
+    found = rollouts(**settings, reward="environment_rewards:one,environment_rewards:none")
+    prompts = found.choose(0, 4)
+    completions = [(prompt.prompt, "", prompt.fields) for prompt in prompts]
+    rewards = found.rewards(completions, [prompt.environment for prompt in prompts])
+    assert rewards == [{"easy": 1.0, "hard": None}[prompt.environment] for prompt in prompts]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            {"reward": "environment_rewards:one"},
+            r"hard.jsonl:1: --reward .*:one cannot take the row's fields: .*answer",
+        ),
+        (
+            {"reward": ",".join(["environment_rewards:one"] * 3)},
+            "^--reward .* must be one function, or one for each source of --data: easy, hard",
+        ),
+        ({"eval_data": "{folder}/easy.jsonl"}, "^--eval-data .* must have a source for each of --data, in this order"),
+        (
+            {"data": "1:{folder}/easy.jsonl,1:{folder}/easy.held_out.jsonl"},
+            "metrics would call two sources easy: rename",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(settings, tmp_path, more, message):
+    more = {name: value.format(folder=tmp_path) for name, value in more.items()}
+    with pytest.raises(InputError, match=message):
+        rollouts(**settings | {"reward": "environment_rewards:any_of_both"} | more)
