@@ -23,3 +23,10 @@ def _(hf):
     for number in hf.pop("mlp_layers"):
         types[number] = "mlp"
     hf["layers_block_type"] = types
+
+
+@splice("read_adapter_tensors.names", optional=True)
+def _(tensors):
+    # peft names modules as transformers has them: `model`, where files of models have `backbone`
+    start, start_in_files = "base_model.model.model.", "base_model.model.backbone."
+    tensors = {name.replace(start, start_in_files, 1): tensor for name, tensor in tensors.items()}

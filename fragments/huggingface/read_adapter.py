@@ -178,6 +178,7 @@ def read_adapter_tensors(path: Path, rank: int) -> dict[str, np.ndarray]:
     if not ranks or any(rows % rank for rows in ranks):
         there = ", ".join(map(str, sorted(ranks))) or "none"
         raise InputError(f"{path}: rows of its lora_A: {there}, but r of adapter_config.json is {rank}: train it again")
+    point("read_adapter_tensors.names", tensors)
     return tensors
 
 
