@@ -21,6 +21,7 @@ class Prompt:
     prompt: Any  # text or messages
     fields: dict[str, Any]  # all others
     tokens: list[int]
+    environment: str = ""  # its name
 
 
 def most_tokens(config: Config) -> int:
@@ -50,9 +51,8 @@ def read_prompt(line: bytes, source: str, tokenizer: AnyTokenizer, chats: WithTe
     return Prompt(source, prompt, fields, tokens)
 
 
-def read_prompts(config: Config, tokenizer: AnyTokenizer, flag: str) -> list[Prompt]:
-    """Reads the JSONL files of --data or --eval-data, and prints how many prompts are too long. Refuses other rows."""
-    data = config.data if flag == "--data" else config.eval_data
+def read_prompts(config: Config, flag: str, data: str, tokenizer: AnyTokenizer) -> list[Prompt]:
+    """Reads the JSONL files `data` of a flag, and prints how many prompts are too long. Refuses other rows."""
     chats = WithTemplate(tokenizer, config.tokenizer)
     prompts = list[Prompt]()
     for path in find_files(data):

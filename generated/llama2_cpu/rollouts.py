@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+import grain
 import jax
 import numpy as np
 from etils import epath
@@ -21,14 +22,14 @@ from jax.sharding import Mesh, NamedSharding
 from .cluster import agree
 from .config import Config
 from .data import Batches
-from .documents import fingerprint, identity
+from .documents import fingerprint, identity, split_mixture
 from .engine import Engine
+from .environments import EnvironmentRewards, environment_names, read_environments, read_held_out, sum_environments
 from .errors import InputError
 from .model import Decoder
 from .parallel import make_mesh
-from .prompts import Prompt, most_tokens, read_prompts
+from .prompts import Prompt, most_tokens
 from .request import Request
-from .rewards import Rewards
 from .rollout_processes import evaluate_rows, failing_together, on_own_devices, own_rows
 from .settings import EngineSettings, SamplingParams
 from .teacher import teacher_advantages
@@ -74,9 +75,13 @@ class Rollouts(Batches):
         self.rows = own_rows(sharding, (config.batch_size, config.sequence_length), config.group_size)
         self.tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
         self.ends = load_ends(self.tokenizer, config.tokenizer)
-        self.prompts = read_prompts(config, self.tokenizer, "--data")
         most = config.eval_batches * config.batch_size
-        self.held_out_prompts = read_prompts(config, self.tokenizer, "--eval-data")[:most] if config.eval_data else []
+        self.environments = environment_names(config.data)
+        environments = read_environments(config, "--data", config.data, self.tokenizer, self.environments)
+        self.prompts = [prompt for prompts in environments for prompt in prompts]
+        orders = [grain.MapDataset.source(prompts).seed(config.seed).shuffle() for prompts in environments]
+        self.order = grain.MapDataset.mix(orders, [weight for weight, _ in split_mixture(config.data)])
+        self.held_out_prompts = read_held_out(config, self.tokenizer, self.environments, most)
         self.documents = zlib.crc32(json.dumps([fingerprint(config.data), identity(self.tokenizer)]).encode())
         if not config.teacher:
             if not config.reward:
@@ -85,9 +90,8 @@ class Rollouts(Batches):
                 raise InputError(
                     f"--group-size {config.group_size}: completions of a prompt are compared: give 2 or more"
                 )
-            self.rewards = Rewards(config.reward, config.reward_seconds)
-            for prompt in self.prompts + self.held_out_prompts:
-                self.rewards.check(prompt.source, prompt.fields)
+            self.rewards = EnvironmentRewards(config, self.environments)
+            self.rewards.check(self.prompts + self.held_out_prompts)
         elif config.reward:
             raise InputError("--teacher and --reward: give one of them")
         self.round = 0  # of the next rollout
@@ -130,14 +134,15 @@ class Rollouts(Batches):
         if self.config.teacher:
             advantages = teacher_advantages(self.config.teacher, requests)
             loss, count = -sum(map(sum, advantages)), sum(map(len, advantages))
-            sums = {"reverse_kl": loss}
+            result = {"cross_entropy": loss, "targets": count, "objective": {"reverse_kl": loss}}
         else:
-            pairs = zip(requests, self.rewards(self.completions(prompts, requests)), strict=True)
+            rewards = [reward for *_, reward in self.rewarded_texts(prompts, requests)]
+            pairs = zip(requests, rewards, strict=True)
             rewarded = [(len(request.tokens), reward) for request, reward in pairs if reward is not None]
             sums = {"reward": sum(reward for _, reward in rewarded), "tokens": sum(length for length, _ in rewarded)}
-            loss = -sums["reward"]
-            count = len(rewarded)
-        return {"cross_entropy": loss, "targets": count, "objective": sums}
+            result = {"cross_entropy": -sums["reward"], "targets": len(rewarded), "objective": sums}
+            result["environments"] = sum_environments(self.environments, prompts, rewards)
+        return result
 
     def __next__(self) -> dict[str, np.ndarray]:
         self.metrics = {}
@@ -171,11 +176,7 @@ class Rollouts(Batches):
 
     def choose(self, number: int, count: int) -> list[Prompt]:
         """Returns the prompts of a round, by its number; each epoch has an order of its own."""
-        size = len(self.prompts)
-        places = range(number * count, (number + 1) * count)
-        epochs = {place // size for place in places}
-        orders = {epoch: np.random.default_rng([self.config.seed, epoch]).permutation(size) for epoch in epochs}
-        return [self.prompts[orders[place // size][place % size]] for place in places]
+        return [self.order[place] for place in range(number * count, (number + 1) * count)]
 
     def generate(self, prompts: list[Prompt], seeds: list[int], model: Decoder) -> list[Request]:
         """Samples a completion for each seed at temperature 1: the same number for each prompt, in their order."""
@@ -235,29 +236,34 @@ class Rollouts(Batches):
         pairs = zip(requests, advantages, strict=True)
         return [Sampled(x.prompt, x.tokens, x.logprobs, advantage) for x, advantage in pairs], metrics
 
-    def completions(self, prompts: list[Prompt], requests: list[Request]) -> list[tuple[Any, str, dict[str, Any]]]:
-        """Returns arguments of the reward function for each completion: prompt, completion, other fields."""
+    def rewarded_texts(self, prompts: list[Prompt], requests: list[Request]) -> list[tuple[Prompt, Any, float | None]]:
+        """Returns the prompt, the text and the reward of each completion."""
         if self.environment:
             texts = [request.messages for request in requests]
         else:
             texts = [self.tokenizer.decode(x.tokens[:-1] if x.finish == "stop" else x.tokens) for x in requests]
         each = [prompt for prompt in prompts for _ in range(len(texts) // len(prompts))]
-        return [(prompt.prompt, text, prompt.fields) for prompt, text in zip(each, texts, strict=True)]
+        completions = [(prompt.prompt, text, prompt.fields) for prompt, text in zip(each, texts, strict=True)]
+        received = self.rewards(completions, [prompt.environment for prompt in each])
+        return list(zip(each, texts, received, strict=True))
 
     def reward(
         self, number: int, prompts: list[Prompt], requests: list[Request], metrics: dict[str, float]
     ) -> np.ma.MaskedArray:
         """Returns the rewards of completions [groups, group_size], without those that are None; writes a group."""
         size = self.config.group_size
-        completions = self.completions(prompts, requests)
-        received = self.rewards(completions)
-        rewards = np.ma.masked_invalid(np.reshape(np.array(received, float), (-1, size)))
+        completions = self.rewarded_texts(prompts, requests)
+        received = np.array([reward for *_, reward in completions], float)
+        rewards = np.ma.masked_invalid(received.reshape(-1, size))
         metrics["rollout/reward"] = float(np.ma.filled(rewards.mean(), np.nan))
         metrics["rollout/missing_rewards"] = np.ma.getmaskarray(rewards).mean()
+        for name in self.environments:
+            rewards_there = rewards[[prompt.environment == name for prompt in prompts]]
+            metrics[f"rollout/reward_{name}"] = rewards_there.mean() if rewards_there.count() else np.nan
         if self.folder:
             with open(self.folder / "completions.jsonl", "a") as file:
-                for (prompt, text, _), reward in list(zip(completions, received, strict=True))[:size]:
-                    line = {"round": number, "prompt": prompt, "completion": text, "reward": reward}
+                for prompt, text, reward in completions[:size]:
+                    line = {"round": number, "prompt": prompt.prompt, "completion": text, "reward": reward}
                     file.write(json.dumps(line) + "\n")
         return rewards
 
@@ -288,7 +294,7 @@ class Rollouts(Batches):
     def epoch(self) -> float:
         """Returns how many epochs of the prompts are done."""
         config = self.config
-        return self.round * config.batch_size * config.batches_per_rollout / config.group_size / len(self.prompts)
+        return self.round * config.batch_size * config.batches_per_rollout / config.group_size / len(self.order)
 
     def get_state(self) -> dict[int, Any]:
         """Returns the state of each row: the round, and what waits of it."""

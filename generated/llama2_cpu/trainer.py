@@ -37,6 +37,7 @@ from .cluster import (
 from .config import Config, TrainConfig
 from .data import Batches, abstract_batch
 from .documents import keep_indices, split_mixture
+from .environments import log_environments
 from .errors import ExitCode, InputError, Stop, check_config
 from .goodput import Goodput, batch_wait
 from .local_checkpoints import LocalCheckpoints, is_local_due
@@ -198,6 +199,8 @@ def evaluate_held_out(
                 mean = sum(float(x["objective"][metric]) for x in sums) / sum(float(x["targets"]) for x in sums)
                 monitor.log_metrics(step, {f"eval/{metric}": mean})
                 print(f"step {step}: {metric} on held-out data {mean:.4f}", flush=True)
+            if "environments" in sums[0]:
+                log_environments([one["environments"] for one in sums], step, monitor)
         else:
             print(f"step {step}: no completion of held-out data has a reward", flush=True)
 

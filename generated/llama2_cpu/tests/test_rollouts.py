@@ -117,7 +117,7 @@ def test_ratios_are_clipped(settings, per):
     """Once the policy is another one: as a loop over completions and tokens has it, with the KL term."""
     config = dataclasses.replace(WIDE, **settings, loss_per=per, ratio_per=per, clip_low=0.1, kl_coefficient=0.3)
     batch = next(rollouts(config, wide_model()))
-    moved, lead = np.random.default_rng(0).normal(0, 0.6, (2, *batch["weights"].shape)).astype(np.float32)
+    moved, lead = np.random.default_rng(0).normal(0, 1, (2, *batch["weights"].shape)).astype(np.float32)
     logprobs = batch["sampled_logprobs"].copy()
     batch["sampled_logprobs"] = logprobs + moved * (batch["weights"] > 0)
     batch["reference"] = np.where(batch["weights"] > 0, logprobs + lead, 1e9)
@@ -281,8 +281,11 @@ def test_some_completions_have_no_reward(settings, name, is_lost, monkeypatch, c
         monkeypatch.setattr(pebble.pool.process.PoolManager, "find_expired_task", lose_pool)
     config = dataclasses.replace(WIDE, **settings | {"reward": f"rewarding:{name}"}, reward_seconds=1.0)
     found = rollouts(config)
-    rewards = found.rewards([(prompt.prompt, "", prompt.fields) for prompt in found.choose(0, 2)])
-    assert rewards == [None if len(prompt.prompt) > 3 else 1 for prompt in found.choose(0, 2)] and None in rewards
+    prompts = found.choose(0, len(found.prompts))
+    rewards = [
+        reward for *_, reward in found.rewarded_texts(prompts, [Request([1], SamplingParams(), [2])] * len(prompts))
+    ]
+    assert rewards == [None if len(prompt.prompt) > 3 else 1 for prompt in prompts] and None in rewards
     assert ("taken as None" in capfd.readouterr().err) == (name != "nothing")
 
 
@@ -297,7 +300,7 @@ def test_missing_rewards_count_nowhere(settings, tmp_path, share, scales):
     found = Rollouts(config, NamedSharding(make_mesh(1, 1, 1), PartitionSpec()))
     found.folder = tmp_path
     rewards = np.where(draw.random(count) < share, None, draw.integers(-3, 1, count)).tolist()
-    found.rewards = lambda asked: rewards[: len(asked)]
+    found.rewards = lambda completions, *_: rewards[: len(completions)]
     requests = [Request([1], SamplingParams(), [2] * (1 + i % 4), [-1.0] * (1 + i % 4)) for i in range(count)]
     sampled, metrics = found.rewarded(0, found.choose(0, count // size), requests)
     known = [reward for reward in rewards if reward is not None]
