@@ -13,6 +13,7 @@ from generator.language.roles import WIDE, InputError, Rollouts, make_mesh, trai
 
 requires("environments", "tests/engines")
 
+SIZES = {"easy": 6, "hard": 3}
 REWARDS = """
 def one(prompt, completion):
     return 1.0
@@ -23,7 +24,6 @@ def any_of_both(prompt, completion, **row):
 def none(prompt, completion, answer):
     return None
 """
-SIZES = {"easy": 6, "hard": 3}
 
 
 @pytest.fixture

@@ -345,14 +345,19 @@ class Tool(msgspec.Struct, forbid_unknown_fields=True):
     function: Function
 
 
+def check_size(fields: dict[str, Any]) -> None:
+    """Raises Refusal if a field has too many lists and objects."""
+    for field, value in fields.items():
+        if excess := excess_of(value):
+            raise Refusal(400, f"{field[:40] or 'a field'}: {excess}", field[:40], "invalid_value")
+
+
 def read_fields(content: bytes, kind: type[Completion | Chat], defaults: dict[str, float]) -> Completion | Chat:
     """Parses a request from JSON, with defaults of a checkpoint for what it leaves out."""
     try:
         fields = msgspec.json.decode(content + b" " * 6)  # or half of a surrogate pair near the end is "truncated"
         if isinstance(fields, dict):
-            for field, value in fields.items():
-                if excess := excess_of(value):
-                    raise Refusal(400, f"{field[:40] or 'a field'}: {excess}", field[:40], "invalid_value")
+            check_size(fields)
             sent = {key: x for key, x in drop_nulls(fields).items() if key not in IGNORED}
             ignored = UNSUPPORTED - {"parallel_tool_calls"} if issubclass(kind, Chat) else UNSUPPORTED
             for key in sent.keys() & ignored:

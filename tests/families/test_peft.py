@@ -80,7 +80,7 @@ DORA = {
 # modules that transformers calls otherwise than the files it writes: there, in files
 RENAMED = {"nemotron_h": ("base_model.model.model.", "base_model.model.backbone.")}
 # whose float32 is more than 1e-5 from float64, for packages and transformers alike
-IN_DOUBLE = {"gemma4_moe", "qwen3_5", "qwen3_5_moe", "qwen3_next"}
+IN_DOUBLE = {"gemma4_moe", "olmo_hybrid", "phi4_mini", "qwen3_5", "qwen3_5_moe", "qwen3_next"}
 CASES = {(name, "lora"): LORA.get(name, ("all", "")) for name in FAMILIES}
 CASES |= {(name, "dora"): case for name, case in DORA.items()}
 

@@ -15,6 +15,8 @@ from ..rollouts import Rollouts
 from ..trainer import train
 from .engines import WIDE
 
+SIZES = {"easy": 6, "hard": 3}
+
 
 REWARDS = """
 def one(prompt, completion):
@@ -26,9 +28,6 @@ def any_of_both(prompt, completion, **row):
 def none(prompt, completion, answer):
     return None
 """
-
-
-SIZES = {"easy": 6, "hard": 3}
 
 
 @pytest.fixture
