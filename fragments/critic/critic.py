@@ -65,8 +65,14 @@ def estimate_advantages(rewards: list[float], values: list[float], config: Confi
 
 def moments(advantages: np.ndarray) -> tuple[float, float]:
     """Returns the mean and the standard deviation of all advantages of a rollout; 0 if there are none."""
-    sums = np.array([advantages.size, advantages.sum(), np.sum(advantages**2)])
-    point("moments.sums", sums)
-    count, total, squares = sums.tolist()
+    count, total = sum_rollout(advantages.size, advantages.sum())
     mean = total / max(count, 1)
-    return mean, math.sqrt(max(squares / max(count, 1) - mean**2, 0))
+    (squares,) = sum_rollout(np.sum((advantages - mean) ** 2))
+    return mean, math.sqrt(squares / max(count, 1))
+
+
+def sum_rollout(*terms: float) -> list[float]:
+    """Returns the sums of terms over all that sample a rollout."""
+    sums = np.array(terms, float)
+    point("sum_rollout.sums", sums)
+    return sums.tolist()

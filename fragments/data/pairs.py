@@ -37,9 +37,11 @@ def are_pairs(config: Config, tokens: np.ndarray, path: str) -> bool:
         raise InputError(f"data {path}: {problem}: give other data, or train with --objective {' or '.join(fitting)}")
     if reads_reference(config) and np.isnan(tokens["reference"]).any():
         command = f"python -m {__package__}.reference --checkpoint-dir DIR --data PREPARED --out OUT"
+        remedy = f"write them by `{command}`, and give --data OUT"
+        point("are_pairs.remedy", remedy)
         raise InputError(
             f"data {path}: has no log-likelihoods of a reference, which --objective {config.objective} compares with: "
-            f"write them by `{command}`, and give --data OUT"
+            f"{remedy}"
         )
     return is_pair
 

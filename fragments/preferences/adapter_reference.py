@@ -22,6 +22,11 @@ def _(config, is_read):
     is_read = config.objective in WITH_REFERENCE and not config.reference_without_adapters
 
 
+@splice("are_pairs.remedy")
+def _(remedy):
+    remedy += ", or give --reference-without-adapters"
+
+
 @splice("train_step.batch")
 def _(state, batch, config):
     if config.reference_without_adapters:

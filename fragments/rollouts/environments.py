@@ -82,10 +82,10 @@ class EnvironmentRewards:
         for place, name in enumerate(environments):
             places[self.by_name[name]].append(place)
         with concurrent.futures.ThreadPoolExecutor(len(places)) as pool:
-            futures = [pool.submit(rewards, [completions[i] for i in some]) for rewards, some in places.items()]
+            futures = [pool.submit(rewards, [completions[i] for i in its]) for rewards, its in places.items()]
         by_place = dict[int, Any]()
-        for some, future in zip(places.values(), futures, strict=True):
-            by_place |= zip(some, future.result(), strict=True)
+        for indices, future in zip(places.values(), futures, strict=True):
+            by_place |= zip(indices, future.result(), strict=True)
         return [by_place[place] for place in range(len(completions))]
 
 

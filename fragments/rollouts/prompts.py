@@ -74,7 +74,9 @@ def read_prompts(config: Config, flag: str, data: str, tokenizer: AnyTokenizer) 
                 ) from None
     short = [prompt for prompt in prompts if len(prompt.tokens) + config.completion_tokens <= most_tokens(config)]
     too_long = len(prompts) - len(short)
-    room = f"--completion-tokens {config.completion_tokens} in --sequence-length {config.sequence_length}"
+    is_longer = config.sequence_length < config.context_length
+    most = f"--sequence-length {config.sequence_length}" if is_longer else f"--context-length {config.context_length}"
+    room = f"--completion-tokens {config.completion_tokens} in {most}"
     if too_long:
         print(f"{flag} {data}: {too_long:,} prompts are too long for {room}, and left out")
     if not short:

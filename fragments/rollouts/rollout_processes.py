@@ -49,7 +49,7 @@ def _(self, scores, local_scores):
     local_scores = multihost_utils.process_allgather(scores, tiled=True)[self.rows]
 
 
-@splice("moments.sums", optional=True)
+@splice("sum_rollout.sums", optional=True)
 def _(sums):
     sums = multihost_utils.process_allgather(sums).sum(axis=0)
 

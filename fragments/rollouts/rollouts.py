@@ -66,6 +66,9 @@ def _(config, problems):
         and config.batch_size * config.batches_per_rollout % config.group_size
     ):
         problems.append("--group-size: must divide batch_size x batches_per_rollout, the completions of a rollout")
+    if config.reward and config.objective != setting("policy_objective"):
+        remedy = f"give --objective {setting('policy_objective')}, or leave it out"
+        problems.append(f"--reward {config.reward}: --objective {config.objective} has no rewards: {remedy}")
 
 
 @dataclasses.dataclass

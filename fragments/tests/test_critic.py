@@ -16,6 +16,7 @@ from generator.language.roles import (
     load_checkpoint,
     load_hf,
     make_mesh,
+    moments,
     named_arrays,
     save_hf,
     train,
@@ -87,8 +88,14 @@ def test_completions_without_a_reward_teach_nothing(settings, tmp_path):
         train(dataclasses.replace(WIDE, **settings, steps=3))
 
 
+def test_advantages_that_are_near_each_other_have_their_deviation():
+    """Where a mean of squares less the square of the mean is 0 or rounding alone."""
+    advantages = 1e5 + np.array([0, 1e-3, 2e-3, 5e-4] * 16)
+    np.testing.assert_allclose(moments(advantages), (advantages.mean(), advantages.std()), rtol=1e-6)
+
+
 def test_advantages_of_tokens_need_ratios_of_tokens(settings):
-    config = dataclasses.replace(WIDE, **settings, ratio_per="sequence", loss_per="sequence", steps=1)
+    config = dataclasses.replace(WIDE, **settings, ratio_per="sequence", steps=1)
     with pytest.raises(InputError, match=r"^--ratio-per sequence: a critic has an advantage for each token"):
         train(dataclasses.replace(config, reward="critic_rewards:some"))
 

@@ -33,7 +33,7 @@ def batch_values(model: Decoder, batch: dict[str, Array]) -> Array:
     return token_values(model, model.hidden(batch["tokens"]))
 
 
-@splice("check_objective.terms", after="policy_loss")
+@splice("check_objective.terms", before="policy_loss")
 def _(config):
     if config.ratio_per == "sequence":
         raise InputError("--ratio-per sequence: a critic has an advantage for each token: leave it out")

@@ -224,7 +224,8 @@ class Checkpoints:
             if here != there:
                 settings = changes(self.read_config(step), self.config) if self.config else ""
                 difference = f"{name} is {there} there, {here} here; settings there -> here: {settings or 'the same'}"
-                raise InputError(f"{folder} is of another model: {difference}: fix these, or give another directory")
+                what_to_do = "fix these, use its own package, or give another directory"
+                raise InputError(f"{folder} is of another model: {difference}: {what_to_do}")
         if self.is_lazy:
             arrays, sums = read_lazily(functools.partial(self.read, step, item), self.directory / str(step), target)
         else:

@@ -114,6 +114,9 @@ def check_config(config: Config, source: str = "") -> None:
             problems.append(f"--eval-tasks-every {config.eval_tasks_every}: {rule}")
         if config.objective == "grpo" and config.batch_size * config.batches_per_rollout % config.group_size:
             problems.append("--group-size: must divide batch_size x batches_per_rollout, the completions of a rollout")
+        if config.reward and config.objective != "grpo":
+            remedy = f"give --objective {'grpo'}, or leave it out"
+            problems.append(f"--reward {config.reward}: --objective {config.objective} has no rewards: {remedy}")
         if config.rollout_devices and config.objective != "grpo":
             problems.append(f"--rollout-devices: --objective {config.objective} samples nothing: give 0")
     if problems:

@@ -181,7 +181,7 @@ def test_a_stopped_run_goes_on_to_the_bit(settings, tmp_path):
         match="step 4 is of completions that a model sampled, or of an earlier release: give it again, or export",
     ):
         texts = str(tmp_path / "rewarding.py")
-        changed = dict(objective="next_token", data=texts, eval_data=texts, allow_other_data=True)
+        changed = dict(objective="next_token", reward="", data=texts, eval_data=texts, allow_other_data=True)
         train(dataclasses.replace(config, steps=5, **changed, kl_coefficient=0.0))
     with pytest.raises(InputError, match="step 4 is of another --objective or --batch-size"):
         train(dataclasses.replace(config, steps=5, batch_size=2, allow_other_data=True))
@@ -341,8 +341,11 @@ def test_bad_input_is_refused(settings, tmp_path):
     for name in "", "x", "rewarding", "rewarding:", "rewarding:none", "no_module:f", "rewarding:number", ":f", "a:b:c":
         assert "MODULE:FUNCTION" in refused(reward=name)
     assert "--group-size: must divide" in refused(group_size=3)
-    assert "--objective no: must be one of next_token, " in refused(objective="no")
-    assert "no prompt is short enough for --completion-tokens 33 in --sequence-length" in refused(completion_tokens=33)
+    assert "--objective no: must be one of next_token, " in refused(objective="no", reward="")
+    assert "--reward rewarding:some: --objective next_token has no rewards" in refused(objective="next_token")
+    short = "no prompt is short enough for --completion-tokens 33 in"
+    assert f"{short} --sequence-length 32" in refused(completion_tokens=33, sequence_length=32, context_length=64)
+    assert f"{short} --context-length 32" in refused(completion_tokens=33, sequence_length=64, context_length=32)
     assert "--group-size 1: completions of a prompt are compared" in refused(group_size=1)
     assert "needs --data with prompts" in refused(data="")
     assert "--ratio-per sequence: weighs whole completions: give --loss-per" in refused(ratio_per="sequence")
