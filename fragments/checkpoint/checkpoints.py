@@ -191,8 +191,7 @@ class Checkpoints:
             if here != there:
                 settings = changes(self.read_config(step), self.config) if self.config else ""
                 difference = f"{name} is {there} there, {here} here; settings there -> here: {settings or 'the same'}"
-                what_to_do = "fix these, use its own package, or give another directory"
-                raise InputError(f"{folder} is of another model: {difference}: {what_to_do}")
+                raise InputError(f"{folder} is of another model: {difference}: change these, the package or directory")
         with point("Checkpoints.read_item", self, step, item, target):
             sums = np.zeros(len(target), np.uint32)
             restored = self.read(step, item, ocp.args.StandardRestore({"arrays": target, "checksums": sums}))

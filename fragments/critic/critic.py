@@ -4,7 +4,6 @@ Source: Schulman et al. 2015, arXiv 1506.02438, equation 16 (generalized advanta
 arXiv 1707.06347, section 5.
 """
 
-import math
 from collections.abc import Callable
 from typing import Annotated
 
@@ -13,7 +12,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from generator.language import point, requires
+from generator.language import requires
 from generator.language.roles import Config, Decoder, PositiveInt, Request, batch_values
 
 requires("rollouts/rollouts", "value_loss")
@@ -61,18 +60,3 @@ def estimate_advantages(rewards: list[float], values: list[float], config: Confi
         advantages.append(advantage)
         value_after = value
     return advantages[::-1]
-
-
-def moments(advantages: np.ndarray) -> tuple[float, float]:
-    """Returns the mean and the standard deviation of all advantages of a rollout; 0 if there are none."""
-    count, total = sum_rollout(advantages.size, advantages.sum())
-    mean = total / max(count, 1)
-    (squares,) = sum_rollout(np.sum((advantages - mean) ** 2))
-    return mean, math.sqrt(squares / max(count, 1))
-
-
-def sum_rollout(*terms: float) -> list[float]:
-    """Returns the sums of terms over all that sample a rollout."""
-    sums = np.array(terms, float)
-    point("sum_rollout.sums", sums)
-    return sums.tolist()

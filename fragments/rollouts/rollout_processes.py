@@ -49,9 +49,12 @@ def _(self, scores, local_scores):
     local_scores = multihost_utils.process_allgather(scores, tiled=True)[self.rows]
 
 
-@splice("sum_rollout.sums", optional=True)
-def _(sums):
-    sums = multihost_utils.process_allgather(sums).sum(axis=0)
+@splice("Rollouts.moments", optional=True)
+def _(advantages, mean, deviation):
+    sums = multihost_utils.process_allgather(np.array([advantages.size, advantages.sum()])).sum(axis=0)
+    mean = sums[1] / max(sums[0], 1)
+    squares = multihost_utils.process_allgather(np.sum((advantages - mean) ** 2)).sum()
+    deviation = np.sqrt(squares / max(sums[0], 1))
 
 
 @splice("Rollouts.evaluation")

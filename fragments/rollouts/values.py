@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from generator.language import point, requires, splice
-from generator.language.roles import Config, Critic, Rollouts, Sampled, estimate_advantages, moments
+from generator.language.roles import Config, Critic, Rollouts, Sampled, estimate_advantages
 
 requires("rollouts/rollouts", "critic")
 
@@ -37,7 +37,8 @@ def value_rollout(sampled: list[Sampled], scores: list[np.ndarray], config: Conf
     if config.scale_advantages:
         with point("Rollouts.together", sampled):
             advantages = np.concatenate([sample.advantages for sample in sampled])
-        mean, deviation = moments(advantages)
+        with point("Rollouts.moments", advantages):
+            mean, deviation = (advantages.mean(), advantages.std()) if advantages.size else (0.0, 1.0)
         for sample in sampled:
             sample.advantages = [(advantage - mean) / (deviation + 1e-8) for advantage in sample.advantages]
 

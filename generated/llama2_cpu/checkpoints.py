@@ -224,8 +224,7 @@ class Checkpoints:
             if here != there:
                 settings = changes(self.read_config(step), self.config) if self.config else ""
                 difference = f"{name} is {there} there, {here} here; settings there -> here: {settings or 'the same'}"
-                what_to_do = "fix these, use its own package, or give another directory"
-                raise InputError(f"{folder} is of another model: {difference}: {what_to_do}")
+                raise InputError(f"{folder} is of another model: {difference}: change these, the package or directory")
         if self.is_lazy:
             arrays, sums = read_lazily(functools.partial(self.read, step, item), self.directory / str(step), target)
         else:

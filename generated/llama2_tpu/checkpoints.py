@@ -164,8 +164,7 @@ class Checkpoints:
             if here != there:
                 settings = changes(self.read_config(step), self.config) if self.config else ""
                 difference = f"{name} is {there} there, {here} here; settings there -> here: {settings or 'the same'}"
-                what_to_do = "fix these, use its own package, or give another directory"
-                raise InputError(f"{folder} is of another model: {difference}: {what_to_do}")
+                raise InputError(f"{folder} is of another model: {difference}: change these, the package or directory")
         sums = np.zeros(len(target), np.uint32)
         restored = self.read(step, item, ocp.args.StandardRestore({"arrays": target, "checksums": sums}))
         arrays = {name: restored["arrays"][name] for name in target}
