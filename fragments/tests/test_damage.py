@@ -3,8 +3,8 @@
 import os
 import shutil
 import sys
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +13,7 @@ from generator.language.roles import (
     SMALL,
     Checkpoints,
     InputError,
+    agree,
     checksums,
     load_checkpoint,
     make_mesh,
@@ -181,7 +182,8 @@ def test_a_checkpoint_that_storage_fails_to_give_is_not_damaged(failure, times, 
         return read(*arguments)
 
     monkeypatch.setattr(Checkpoints, "read", fails)
-    monkeypatch.setattr(time, "sleep", pauses.append)
+    # of this module alone: other threads, such as those of a pool, go on sleeping
+    monkeypatch.setattr(sys.modules[agree.__module__], "time", SimpleNamespace(sleep=pauses.append))
     before = sorted(two_checkpoints.rglob("*"))
     if times == 2:
         assert restore_state(two_checkpoints)[0] == 7 and pauses == [1, 2]

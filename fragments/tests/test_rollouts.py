@@ -372,7 +372,7 @@ def test_bad_input_is_refused(settings, tmp_path):
         assert "bad.jsonl:1: --reward rewarding:some cannot take" in problem and f" '{field}': change" in problem
     (tmp_path / "bad.jsonl").write_text("\n")
     assert "--eval-data" in (problem := refused(eval_data=str(tmp_path / "bad.jsonl"))) and "is empty" in problem
-    assert "not of --objective next_token: give 0" in refused(objective="next_token", kl_coefficient=0.1)
+    assert "not of --objective next_token: give 0" in refused(objective="next_token", reward="", kl_coefficient=0.1)
     if not hasattr(WIDE, "lora_rank"):
         assert "has no weights of step 0 to compare with: import some" in refused(kl_coefficient=0.1)
     said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
