@@ -40,7 +40,7 @@ class Critic:
 
 
 def credit_tokens(
-    rewards: np.ma.MaskedArray, requests: list[Request], metrics: dict[str, float], config: Config
+    rewards: np.ma.MaskedArray, requests: list[Request], sums: dict[str, tuple[float, int]], config: Config
 ) -> list[list[float]]:
     """Returns the reward of each token: of the last one that of its completion, of the others 0.
 

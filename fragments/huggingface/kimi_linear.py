@@ -39,3 +39,10 @@ def _(hf):
 def _(tensors):
     # as transformers writes it: one prefix for experts and dense layers; releases have mlp in dense layers
     tensors = {name.replace(".mlp.", ".block_sparse_moe."): x for name, x in tensors.items()}
+
+
+@splice("read_adapter_tensors.names", optional=True)
+def _(tensors):
+    # peft names modules as transformers has them
+    in_files = {name: name.replace(".mlp.", ".block_sparse_moe.").replace(".forget_gate.", ".") for name in tensors}
+    tensors = {in_files[name]: tensor for name, tensor in tensors.items()}

@@ -17,6 +17,7 @@ from generator.language.roles import (
     Rewards,
     read_prompts,
     split_mixture,
+    sum_and_count,
 )
 
 requires("rollouts", "rewards", "data/mixture")
@@ -33,6 +34,8 @@ def environment_names(data: str) -> list[str]:
         re.sub(r"\W", "_", path.rstrip("/").rpartition("/")[2].partition(".")[0]) for _, path in split_mixture(data)
     ]
     for name in names:
+        if not name.strip("_"):
+            raise InputError(f"--data {data}: metrics need a name of each source: give a file or a folder by its name")
         if names.count(name) > 1:
             raise InputError(f"--data {data}: metrics would call two sources {name}: rename one")
     return names
@@ -53,7 +56,7 @@ def read_environments(
 
 
 def read_held_out(config: Config, tokenizer: AnyTokenizer, names: list[str], most: int) -> list[Prompt]:
-    """Returns the prompts of --eval-data, at most as many of each environment."""
+    """Returns the first prompts of each source of --eval-data: an equal part of `most`, and at least one."""
     if not config.eval_data:
         return []
     environments = read_environments(config, "--eval-data", config.eval_data, tokenizer, names)
@@ -91,17 +94,19 @@ class EnvironmentRewards:
 
 @splice("Rollouts.prompts")
 def _(self, config, most):
-    self.environments = environment_names(config.data)
-    environments = read_environments(config, "--data", config.data, self.tokenizer, self.environments)
-    self.prompts = [prompt for prompts in environments for prompt in prompts]
-    orders = [grain.MapDataset.source(prompts).seed(config.seed).shuffle() for prompts in environments]
+    self.environment_names = environment_names(config.data)
+    sources = read_environments(config, "--data", config.data, self.tokenizer, self.environment_names)
+    self.prompts = [prompt for prompts in sources for prompt in prompts]
+    orders = [
+        grain.MapDataset.source(prompts).seed(config.seed + number).shuffle() for number, prompts in enumerate(sources)
+    ]
     self.order = grain.MapDataset.mix(orders, [weight for weight, _ in split_mixture(config.data)])
-    self.held_out_prompts = read_held_out(config, self.tokenizer, self.environments, most)
+    self.held_out_prompts = read_held_out(config, self.tokenizer, self.environment_names, most)
 
 
 @splice("Rollouts.functions")
 def _(self, config):
-    self.rewards = EnvironmentRewards(config, self.environments)
+    self.rewards = EnvironmentRewards(config, self.environment_names)
     self.rewards.check(self.prompts + self.held_out_prompts)
 
 
@@ -111,10 +116,9 @@ def _(self, each, completions, received):
 
 
 @splice("Rollouts.reward_metrics")
-def _(self, prompts, rewards, metrics):
-    for name in self.environments:
-        rewards_there = rewards[[prompt.environment == name for prompt in prompts]]
-        metrics[f"rollout/reward_{name}"] = rewards_there.mean() if rewards_there.count() else np.nan
+def _(self, prompts, rewards, sums):
+    for name in self.environment_names:  # also of those without a prompt here: processes have the same metrics
+        sums[f"rollout/reward/{name}"] = sum_and_count(rewards[[prompt.environment == name for prompt in prompts]])
 
 
 def sum_environments(names: list[str], prompts: list[Prompt], rewards: list[float | None]) -> dict[str, list[float]]:
@@ -126,7 +130,7 @@ def sum_environments(names: list[str], prompts: list[Prompt], rewards: list[floa
 
 @splice("Rollouts.evaluated")
 def _(self, prompts, rewards, result):
-    result["environments"] = sum_environments(self.environments, prompts, rewards)
+    result["environments"] = sum_environments(self.environment_names, prompts, rewards)
 
 
 def log_environments(sums: list[dict[str, list[float]]], step: int, monitor: Monitor) -> None:
@@ -134,7 +138,7 @@ def log_environments(sums: list[dict[str, list[float]]], step: int, monitor: Mon
     for name in sums[0]:
         total, count = np.sum([environments[name] for environments in sums], axis=0).tolist()
         if count:
-            monitor.log_metrics(step, {f"eval/reward_{name}": total / count})
+            monitor.log_metrics(step, {f"eval/reward/{name}": total / count})
             print(f"step {step}: reward of {name} on held-out data {total / count:.4f}", flush=True)
 
 

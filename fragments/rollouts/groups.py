@@ -6,7 +6,7 @@ Source: Shao et al. 2024, arXiv 2402.03300, section 4.1; Liu et al. 2025, arXiv 
 import numpy as np
 
 from generator.language import excludes, requires, splice
-from generator.language.roles import Config, InputError, PositiveInt, Request
+from generator.language.roles import Config, InputError, PositiveInt, Request, sum_and_count
 
 requires("rollouts/rollouts")
 excludes("critic")
@@ -24,7 +24,7 @@ def _(config):
 
 
 def credit_tokens(
-    rewards: np.ma.MaskedArray, requests: list[Request], metrics: dict[str, float], config: Config
+    rewards: np.ma.MaskedArray, requests: list[Request], sums: dict[str, tuple[float, int]], config: Config
 ) -> list[list[float]]:
     """Returns the advantage of each token: that of its completion's reward over those of its group, a row of rewards.
 
@@ -33,7 +33,8 @@ def credit_tokens(
     rewards = np.ma.array(rewards, mask=np.ma.getmaskarray(rewards) | (rewards.count(axis=1) < 2)[:, None])
     spread = rewards.std(axis=1, keepdims=True)
     over = (rewards - rewards.mean(axis=1, keepdims=True)) / (spread + 1e-6 if config.scale_advantages else 1)
-    metrics["rollout/reward_std"] = float(np.ma.filled(spread.mean(), np.nan))
-    metrics["rollout/equal_groups"] = np.ma.filled(spread == 0, True).mean()  # share of those that teach nothing
+    sums["rollout/reward_std"] = sum_and_count(spread)
+    # the share of those that teach nothing; of equal rewards, rounding may leave a standard deviation above 0
+    sums["rollout/equal_groups"] = sum_and_count(np.ma.filled(np.ma.ptp(rewards, axis=1) == 0, True))
     pairs = zip(requests, over.ravel().tolist(), strict=True)
     return [[] if advantage is None else [advantage] * len(request.tokens) for request, advantage in pairs]

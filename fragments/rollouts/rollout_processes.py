@@ -1,5 +1,8 @@
 """Rollouts in several processes: each samples and rewards its own rows of a batch, on its own devices."""
 
+import math
+from typing import Any
+
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
@@ -8,6 +11,12 @@ from generator.language import proceed, requires, splice
 from generator.language.roles import Engine, agree, evaluate_rows, failing_together, on_own_devices, own_rows
 
 requires("rollouts", "own_rows")
+
+
+def gather_numbers(numbers: list[Any]) -> np.ndarray:
+    """Returns the numbers of each process, float64 [processes, n]: as pairs of integers, as JAX would round them."""
+    pairs = np.ravel(np.array(numbers, np.float64)).view(np.uint32)
+    return np.asarray(multihost_utils.process_allgather(pairs)).view(np.float64)
 
 
 @splice("Rollouts.rows")
@@ -34,9 +43,12 @@ def _(self, config, model, sizes, engine):
 def _(self):
     with failing_together():
         proceed()
-    values = np.ma.masked_invalid(multihost_utils.process_allgather(np.array([*self.metrics.values()])))
-    means = values.mean(axis=0).filled(np.nan)  # over processes that have rewards
-    self.metrics = dict(zip(self.metrics, means.tolist(), strict=True))
+
+
+@splice("Rollouts.sums")
+def _(sums):
+    all_sums = gather_numbers([*sums.values()]).sum(axis=0).reshape(-1, 2)
+    sums = dict(zip(sums, all_sums.tolist(), strict=True))
 
 
 @splice("Rollouts.complete", optional=True)
@@ -51,10 +63,9 @@ def _(self, scores, local_scores):
 
 @splice("Rollouts.moments", optional=True)
 def _(advantages, mean, deviation):
-    sums = multihost_utils.process_allgather(np.array([advantages.size, advantages.sum()])).sum(axis=0)
-    mean = sums[1] / max(sums[0], 1)
-    squares = multihost_utils.process_allgather(np.sum((advantages - mean) ** 2)).sum()
-    deviation = np.sqrt(squares / max(sums[0], 1))
+    count, total = gather_numbers([advantages.size, advantages.sum()]).sum(axis=0).tolist()
+    mean = total / max(count, 1)
+    deviation = math.sqrt(gather_numbers([np.sum((advantages - mean) ** 2)]).sum() / max(count, 1))
 
 
 @splice("Rollouts.evaluation")

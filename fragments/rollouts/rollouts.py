@@ -5,6 +5,7 @@ Source: Shao et al. 2024, arXiv 2402.03300, section 4.1.
 
 import dataclasses
 import json
+import math
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -82,6 +83,12 @@ class Sampled:
     point("Sampled.fields")
 
 
+def sum_and_count(values: Any) -> tuple[float, int]:
+    """Returns the sum and the number of values, without those that are masked."""
+    values = np.ma.asarray(values)
+    return float(values.filled(0).sum()), int(values.count())
+
+
 class Rollouts(Batches):
     """Yields batches for a policy gradient: each row is a prompt and a completion that `policy` sampled."""
 
@@ -152,7 +159,9 @@ class Rollouts(Batches):
         self.metrics = {}
         if not self.waiting:
             with point("Rollouts.sample", self):
-                sampled, self.metrics = self.rewarded(*self.sample(self.round, self.policy()))
+                sampled, sums = self.rewarded(*self.sample(self.round, self.policy()))
+            point("Rollouts.sums", sums)
+            self.metrics = {name: total / count if count else math.nan for name, (total, count) in sums.items()}
             point("Rollouts.begun", self, sampled)
             self.round += 1
             size = len(self.rows)
@@ -167,6 +176,9 @@ class Rollouts(Batches):
         with point("Rollouts.local_rows", self, scores):
             local_scores = np.asarray(scores)
         return local_scores
+
+    def prompts_per_round(self) -> int:
+        return self.config.batch_size * self.config.batches_per_rollout // self.config.group_size
 
     def choose(self, number: int, count: int) -> list[Prompt]:
         """Returns the prompts of a round, by its number; each epoch has an order of its own."""
@@ -197,26 +209,26 @@ class Rollouts(Batches):
         """Returns the number of a round, its prompts, and completions of each."""
         config = self.config
         count = self.config.batch_size * self.config.batches_per_rollout
-        prompts = self.choose(number, count // config.group_size)
+        prompts = self.choose(number, self.prompts_per_round())
         seeds = np.random.default_rng([config.seed, number]).integers(2**32, size=count).tolist()
         point("Rollouts.own", self, prompts, seeds)
         return number, prompts, self.generate(prompts, seeds, model)
 
     def rewarded(
         self, number: int, prompts: list[Prompt], requests: list[Request]
-    ) -> tuple[list[Sampled], dict[str, float]]:
-        """Returns the completions of a round with their advantages, and its metrics."""
-        metrics = {
-            "rollout/tokens": np.mean([len(request.tokens) for request in requests]),
-            "rollout/cut_off": np.mean([request.finish == "length" for request in requests]),
+    ) -> tuple[list[Sampled], dict[str, tuple[float, int]]]:
+        """Returns the completions of a round with their advantages, and sum and count of each of its metrics."""
+        sums = {
+            "rollout/tokens": sum_and_count([len(request.tokens) for request in requests]),
+            "rollout/cut_off": sum_and_count([request.finish == "length" for request in requests]),
         }
-        point("Rollouts.metrics", self, requests, metrics)
-        with point("Rollouts.advantages", self, number, prompts, requests, metrics):
-            rewards = self.reward(number, prompts, requests, metrics)
-            advantages = credit_tokens(rewards, requests, metrics, self.config)
+        point("Rollouts.metrics", self, requests, sums)
+        with point("Rollouts.advantages", self, number, prompts, requests, sums):
+            rewards = self.reward(number, prompts, requests, sums)
+            advantages = credit_tokens(rewards, requests, sums, self.config)
         pairs = zip(requests, advantages, strict=True)
-        with point("Rollouts.sampled", pairs, metrics):
-            result = [Sampled(x.prompt, x.tokens, x.logprobs, advantage) for x, advantage in pairs], metrics
+        with point("Rollouts.sampled", pairs, sums):
+            result = [Sampled(x.prompt, x.tokens, x.logprobs, advantage) for x, advantage in pairs], sums
         return result
 
     def rewarded_texts(self, prompts: list[Prompt], requests: list[Request]) -> list[tuple[Prompt, Any, float | None]]:
@@ -230,16 +242,16 @@ class Rollouts(Batches):
         return list(zip(each, texts, received, strict=True))
 
     def reward(
-        self, number: int, prompts: list[Prompt], requests: list[Request], metrics: dict[str, float]
+        self, number: int, prompts: list[Prompt], requests: list[Request], sums: dict[str, tuple[float, int]]
     ) -> np.ma.MaskedArray:
         """Returns the rewards of completions [groups, group_size], without those that are None; writes a group."""
         size = self.config.group_size
         completions = self.rewarded_texts(prompts, requests)
         received = np.array([reward for *_, reward in completions], float)
         rewards = np.ma.masked_invalid(received.reshape(-1, size))
-        metrics["rollout/reward"] = float(np.ma.filled(rewards.mean(), np.nan))
-        metrics["rollout/missing_rewards"] = np.ma.getmaskarray(rewards).mean()
-        point("Rollouts.reward_metrics", self, prompts, rewards, metrics)
+        sums["rollout/reward"] = sum_and_count(rewards)
+        sums["rollout/missing_rewards"] = sum_and_count(np.ma.getmaskarray(rewards))
+        point("Rollouts.reward_metrics", self, prompts, rewards, sums)
         if self.folder:
             with open(self.folder / "completions.jsonl", "a") as file:
                 for prompt, text, reward in completions[:size]:
@@ -269,13 +281,12 @@ class Rollouts(Batches):
         return batch
 
     def epoch(self) -> float:
-        """Returns how many epochs of the prompts are done."""
-        config = self.config
-        return self.round * config.batch_size * config.batches_per_rollout / config.group_size / len(self.order)
+        """Returns how many epochs of the prompts are sampled; of several sources, epochs of the first to end."""
+        return self.round * self.prompts_per_round() / len(self.order)
 
     def get_state(self) -> dict[int, Any]:
         """Returns the state of each row: the round, and what waits of it."""
-        known = {"documents": self.documents, "round": self.round}
+        known = {"documents": self.documents, "round": self.round, "prompts_per_round": self.prompts_per_round()}
         states = {
             row: known | {"waiting": [dataclasses.asdict(batch[i]) for batch in self.waiting]}
             for i, row in enumerate(self.rows)
@@ -289,6 +300,9 @@ class Rollouts(Batches):
         if len(states) != self.config.batch_size or "round" not in states[0]:
             remedy = "give these again, or export the weights, and import them into a new --checkpoint-dir"
             raise InputError(f"step {step} is of another --objective or --batch-size: {remedy}")
+        if (count := states[0].get("prompts_per_round")) != self.prompts_per_round():  # by which prompts are chosen
+            remedy = "give --group-size and --batches-per-rollout as they were, or export the weights, and import them"
+            raise InputError(f"step {step} is of rollouts of {count} prompts, not {self.prompts_per_round()}: {remedy}")
         if states[0]["documents"] != self.documents and not self.config.allow_other_data:
             raise InputError(
                 f"--data {self.config.data}: not the prompts that this run had up to {step}: "

@@ -27,17 +27,17 @@ STOP_SECONDS = 10  # that a stopped run waits for rewards, before it is saved wi
 def _(self):
     self.patience: float | None = None  # seconds that a checkpoint waits for rollouts; None: until they are complete
     self.thread = concurrent.futures.ThreadPoolExecutor(1)
-    self.pending = collections.deque[concurrent.futures.Future]()  # of rollouts and their metrics
+    self.pending = collections.deque[concurrent.futures.Future]()  # of rollouts, and sum and count of their metrics
 
 
 @splice("Rollouts.sample")
-def _(self, sampled):
+def _(self, sampled, sums):
     rounds = -(-self.config.steps // self.config.batches_per_rollout)
     while not self.pending or len(self.pending) <= min(self.config.rollouts_ahead, rounds - self.round - 1):
         with point("Rollouts.submit", self):
             sampled_ahead = self.sample(self.round + len(self.pending), self.policy())
             self.pending.append(self.thread.submit(self.rewarded, *sampled_ahead))
-    sampled, self.metrics = self.pending[0].result()
+    sampled, sums = self.pending[0].result()
     self.pending.popleft()
 
 
@@ -51,16 +51,16 @@ def _(self, states):
     for place, row in enumerate(self.rows):
         states[row]["round"] += len(complete)
         states[row]["pending"] = [
-            [[*map(dataclasses.asdict, sampled[place :: len(self.rows)])], metrics] for sampled, metrics in results
+            [[*map(dataclasses.asdict, sampled[place :: len(self.rows)])], sums] for sampled, sums in results
         ]
 
 
 @splice("Rollouts.resumed")
 def _(self, states):
-    for number, (_, metrics) in enumerate(states[self.rows[0]].get("pending", [])):
+    for number, (_, sums) in enumerate(states[self.rows[0]].get("pending", [])):
         by_row = [[Sampled(**one) for one in states[row]["pending"][number][0]] for row in self.rows]
         sampled = [*itertools.chain.from_iterable(zip(*by_row, strict=True))]
-        self.pending.append(self.thread.submit(lambda *result: result, sampled, metrics))
+        self.pending.append(self.thread.submit(lambda *result: result, sampled, sums))
     self.round -= len(states[self.rows[0]].get("pending", []))
 
 

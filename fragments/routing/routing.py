@@ -86,9 +86,9 @@ def _():
 
 
 @splice("Rollouts.sampled")
-def _(pairs, metrics, result):
+def _(pairs, sums, result):
     routed = [(x, advantage, base64.b64encode(x.routes).decode()) for x, advantage in pairs]
-    result = [Sampled(x.prompt, x.tokens, x.logprobs, advantage, experts) for x, advantage, experts in routed], metrics
+    result = [Sampled(x.prompt, x.tokens, x.logprobs, advantage, experts) for x, advantage, experts in routed], sums
 
 
 @splice("Rollouts.batch")

@@ -16,7 +16,7 @@ import urllib.request
 import numpy as np
 
 from generator.language import proceed, requires, splice
-from generator.language.roles import InputError, Request
+from generator.language.roles import InputError, Request, sum_and_count
 
 requires("rollouts")
 
@@ -83,10 +83,10 @@ def _(self, config):
 
 
 @splice("Rollouts.advantages")
-def _(self, requests, metrics, advantages):
+def _(self, requests, sums, advantages):
     if self.config.teacher:
         advantages = teacher_advantages(self.config.teacher, requests)
-        metrics["rollout/reverse_kl"] = -np.mean(np.concatenate(advantages))
+        sums["rollout/reverse_kl"] = sum_and_count(-np.concatenate(advantages))
     else:
         proceed()
 

@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from generator.language import requires, setting
-from generator.language.roles import WIDE, InputError, Rollouts, make_mesh, train
+from generator.language.roles import WIDE, InputError, Request, Rollouts, SamplingParams, make_mesh, train
 
 requires("environments", "tests/engines")
 
@@ -60,18 +60,22 @@ def test_each_source_has_a_reward_and_metrics_of_its_own(settings, tmp_path):
     train(dataclasses.replace(WIDE, **settings | more))
     lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     logged = [{key: x for key, x in line.items() if "reward" in key and "std" not in key} for line in lines]
-    rollout = {"rollout/reward_easy": 1, "rollout/reward_hard": 4, "rollout/reward": 1.75}
+    rollout = {"rollout/reward/easy": 1, "rollout/reward/hard": 4, "rollout/reward": 1.75}
     assert [x for x in logged if "rollout/reward" in x] == [rollout | {"rollout/missing_rewards": 0}] * 2
     held_out = [each for line in logged for each in line.items() if each[0].startswith("eval/")]
-    assert held_out == [("eval/reward", 2), ("eval/reward_easy", 1), ("eval/reward_hard", 4)] * 2
+    assert held_out == [("eval/reward", 2), ("eval/reward/easy", 1), ("eval/reward/hard", 4)] * 2
 
 
 def test_an_environment_without_rewards_has_no_mean(settings):
-    found = rollouts(**settings, reward="environment_rewards:one,environment_rewards:none")
-    prompts = found.choose(0, 4)
+    batches = rollouts(**settings, reward="environment_rewards:one,environment_rewards:none")
+    prompts = batches.choose(0, 4)
     completions = [(prompt.prompt, "", prompt.fields) for prompt in prompts]
-    rewards = found.rewards(completions, [prompt.environment for prompt in prompts])
+    rewards = batches.rewards(completions, [prompt.environment for prompt in prompts])
     assert rewards == [{"easy": 1.0, "hard": None}[prompt.environment] for prompt in prompts]
+    batches.folder = None
+    sums: dict[str, tuple[float, int]] = {}
+    batches.reward(0, prompts, [Request([1], SamplingParams(), [2], [-1.0])] * 8, sums)
+    assert sums["rollout/reward/easy"] == (6.0, 6) and sums["rollout/reward/hard"] == (0.0, 0)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +89,7 @@ def test_an_environment_without_rewards_has_no_mean(settings):
             {"reward": ",".join(["environment_rewards:one"] * 3)},
             "^--reward .* must be one function, or one for each source of --data: easy, hard",
         ),
+        ({"data": "1:{folder}/*.jsonl"}, "metrics need a name of each source: give a file or a folder by its name"),
         ({"eval_data": "{folder}/easy.jsonl"}, "^--eval-data .* must have a source for each of --data, in this order"),
         (
             {"data": "1:{folder}/easy.jsonl,1:{folder}/easy.held_out.jsonl"},

@@ -26,6 +26,7 @@ from generator.language.roles import (
     Rollouts,
     SamplingParams,
     Texts,
+    credit_tokens,
     evaluate_held_out,
     load_checkpoint,
     loss,
@@ -194,6 +195,8 @@ def test_a_stopped_run_goes_on_to_the_bit(settings, tmp_path):
         texts = str(tmp_path / "rewarding.py")
         changed = dict(objective="next_token", reward="", data=texts, eval_data=texts, allow_other_data=True)
         train(dataclasses.replace(config, steps=5, **changed, kl_coefficient=0.0))
+    with pytest.raises(InputError, match="step 4 is of rollouts of 4 prompts, not 2: give --group-size and"):
+        train(dataclasses.replace(config, steps=5, batches_per_rollout=1))
     with pytest.raises(InputError, match="step 4 is of another --objective or --batch-size"):
         train(dataclasses.replace(config, steps=5, batch_size=2, allow_other_data=True))
 
@@ -300,6 +303,15 @@ def test_some_completions_have_no_reward(settings, name, is_lost, monkeypatch, c
     assert ("taken as None" in capfd.readouterr().err) == (name != "nothing")
 
 
+def test_groups_of_equal_rewards_are_counted():
+    """Where the standard deviation of 0.1, 0.1 and 0.1 is not 0, by rounding."""
+    sums: dict[str, tuple[float, int]] = {}
+    rewards = np.ma.array([[0.1] * 3, [0.7] * 3, [0.1, 0.1, 0.2], [5.0] * 3], mask=[[0] * 3] * 3 + [[1] * 3])
+    requests = [Request([1], SamplingParams(), [2], [-1.0])] * 12
+    credit_tokens(rewards, requests, sums, WIDE)
+    assert sums["rollout/equal_groups"] == (3, 4)
+
+
 @pytest.mark.parametrize("share", [0.3, 0.8, 1.0])
 @pytest.mark.parametrize("scales", [True, False])
 def test_missing_rewards_count_nowhere(settings, tmp_path, share, scales):
@@ -314,10 +326,10 @@ def test_missing_rewards_count_nowhere(settings, tmp_path, share, scales):
     found.rewards = lambda completions, *_: rewards[: len(completions)]
     requests = [Request([1], SamplingParams(), [2] * (1 + i % 4), [-1.0] * (1 + i % 4)) for i in range(count)]
     point("test_rollouts.requests", requests, config)
-    sampled, metrics = found.rewarded(0, found.choose(0, count // size), requests)
+    sampled, sums = found.rewarded(0, found.choose(0, count // size), requests)
     known = [reward for reward in rewards if reward is not None]
-    assert metrics["rollout/missing_rewards"] == 1 - len(known) / count
-    np.testing.assert_allclose(metrics["rollout/reward"], statistics.mean(known) if known else np.nan)
+    assert sums["rollout/missing_rewards"] == (count - len(known), count)
+    assert sums["rollout/reward"] == (sum(known), len(known))
     for start in range(0, count, size):
         group, rows = rewards[start : start + size], sampled[start : start + size]
         known = [reward for reward in group if reward is not None]

@@ -28,6 +28,7 @@ from generator.language.roles import (
     ToolCalls,
     WithTemplate,
     estimate_advantages,
+    sum_and_count,
 )
 
 requires("rollouts", "tool_parser")
@@ -179,29 +180,29 @@ class Environment:
 def _(self, config):
     rows = self.prompts + self.held_out_prompts
     is_asked = config.environment_function or config.max_turns
-    self.environment = Environment(config, self.tokenizer, self.ends, rows) if is_asked else None
+    self.chat_environment = Environment(config, self.tokenizer, self.ends, rows) if is_asked else None
 
 
 @splice("Rollouts.generated")
 def _(self, prompts, engine, requests):
-    if self.environment:
-        chats = self.environment(prompts, [requests[place] for place in range(len(requests))], engine)
+    if self.chat_environment:
+        chats = self.chat_environment(prompts, [requests[place] for place in range(len(requests))], engine)
         requests = dict(enumerate(chats))
 
 
 @splice("Rollouts.metrics")
-def _(self, requests, metrics):
-    if self.environment:
+def _(self, requests, sums):
+    if self.chat_environment:
         turns = [sum(message["role"] == "assistant" for message in chat.messages) for chat in requests]
-        metrics |= {
-            "rollout/turns": np.mean(turns),
-            "rollout/unfinished_answers": np.mean([chat.is_unfinished for chat in requests]),
+        sums |= {
+            "rollout/turns": sum_and_count(turns),
+            "rollout/unfinished_answers": sum_and_count([chat.is_unfinished for chat in requests]),
         }
 
 
 @splice("Rollouts.texts")
 def _(self, requests, texts):
-    if self.environment:
+    if self.chat_environment:
         texts = [request.messages for request in requests]
     else:
         proceed()

@@ -22,6 +22,8 @@ def environment_names(data: str) -> list[str]:
         re.sub(r"\W", "_", path.rstrip("/").rpartition("/")[2].partition(".")[0]) for _, path in split_mixture(data)
     ]
     for name in names:
+        if not name.strip("_"):
+            raise InputError(f"--data {data}: metrics need a name of each source: give a file or a folder by its name")
         if names.count(name) > 1:
             raise InputError(f"--data {data}: metrics would call two sources {name}: rename one")
     return names
@@ -42,7 +44,7 @@ def read_environments(
 
 
 def read_held_out(config: Config, tokenizer: AnyTokenizer, names: list[str], most: int) -> list[Prompt]:
-    """Returns the prompts of --eval-data, at most as many of each environment."""
+    """Returns the first prompts of each source of --eval-data: an equal part of `most`, and at least one."""
     if not config.eval_data:
         return []
     environments = read_environments(config, "--eval-data", config.eval_data, tokenizer, names)
@@ -90,5 +92,5 @@ def log_environments(sums: list[dict[str, list[float]]], step: int, monitor: Mon
     for name in sums[0]:
         total, count = np.sum([environments[name] for environments in sums], axis=0).tolist()
         if count:
-            monitor.log_metrics(step, {f"eval/reward_{name}": total / count})
+            monitor.log_metrics(step, {f"eval/reward/{name}": total / count})
             print(f"step {step}: reward of {name} on held-out data {total / count:.4f}", flush=True)

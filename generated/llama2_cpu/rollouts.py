@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import math
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -38,8 +39,14 @@ from .tokenizer import load_tokenizer
 from .turns import Environment
 
 
+def gather_numbers(numbers: list[Any]) -> np.ndarray:
+    """Returns the numbers of each process, float64 [processes, n]: as pairs of integers, as JAX would round them."""
+    pairs = np.ravel(np.array(numbers, np.float64)).view(np.uint32)
+    return np.asarray(multihost_utils.process_allgather(pairs)).view(np.float64)
+
+
 def credit_tokens(
-    rewards: np.ma.MaskedArray, requests: list[Request], metrics: dict[str, float], config: Config
+    rewards: np.ma.MaskedArray, requests: list[Request], sums: dict[str, tuple[float, int]], config: Config
 ) -> list[list[float]]:
     """Returns the advantage of each token: that of its completion's reward over those of its group, a row of rewards.
 
@@ -48,8 +55,9 @@ def credit_tokens(
     rewards = np.ma.array(rewards, mask=np.ma.getmaskarray(rewards) | (rewards.count(axis=1) < 2)[:, None])
     spread = rewards.std(axis=1, keepdims=True)
     over = (rewards - rewards.mean(axis=1, keepdims=True)) / (spread + 1e-6 if config.scale_advantages else 1)
-    metrics["rollout/reward_std"] = float(np.ma.filled(spread.mean(), np.nan))
-    metrics["rollout/equal_groups"] = np.ma.filled(spread == 0, True).mean()  # share of those that teach nothing
+    sums["rollout/reward_std"] = sum_and_count(spread)
+    # the share of those that teach nothing; of equal rewards, rounding may leave a standard deviation above 0
+    sums["rollout/equal_groups"] = sum_and_count(np.ma.filled(np.ma.ptp(rewards, axis=1) == 0, True))
     pairs = zip(requests, over.ravel().tolist(), strict=True)
     return [[] if advantage is None else [advantage] * len(request.tokens) for request, advantage in pairs]
 
@@ -64,6 +72,12 @@ class Sampled:
     advantages: list[float]  # of the tokens; empty where no reward gives any
 
 
+def sum_and_count(values: Any) -> tuple[float, int]:
+    """Returns the sum and the number of values, without those that are masked."""
+    values = np.ma.asarray(values)
+    return float(values.filled(0).sum()), int(values.count())
+
+
 class Rollouts(Batches):
     """Yields batches for a policy gradient: each row is a prompt and a completion that `policy` sampled."""
 
@@ -76,12 +90,15 @@ class Rollouts(Batches):
         self.tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
         self.ends = load_ends(self.tokenizer, config.tokenizer)
         most = config.eval_batches * config.batch_size
-        self.environments = environment_names(config.data)
-        environments = read_environments(config, "--data", config.data, self.tokenizer, self.environments)
-        self.prompts = [prompt for prompts in environments for prompt in prompts]
-        orders = [grain.MapDataset.source(prompts).seed(config.seed).shuffle() for prompts in environments]
+        self.environment_names = environment_names(config.data)
+        sources = read_environments(config, "--data", config.data, self.tokenizer, self.environment_names)
+        self.prompts = [prompt for prompts in sources for prompt in prompts]
+        orders = [
+            grain.MapDataset.source(prompts).seed(config.seed + number).shuffle()
+            for number, prompts in enumerate(sources)
+        ]
         self.order = grain.MapDataset.mix(orders, [weight for weight, _ in split_mixture(config.data)])
-        self.held_out_prompts = read_held_out(config, self.tokenizer, self.environments, most)
+        self.held_out_prompts = read_held_out(config, self.tokenizer, self.environment_names, most)
         self.documents = zlib.crc32(json.dumps([fingerprint(config.data), identity(self.tokenizer)]).encode())
         if not config.teacher:
             if not config.reward:
@@ -90,7 +107,7 @@ class Rollouts(Batches):
                 raise InputError(
                     f"--group-size {config.group_size}: completions of a prompt are compared: give 2 or more"
                 )
-            self.rewards = EnvironmentRewards(config, self.environments)
+            self.rewards = EnvironmentRewards(config, self.environment_names)
             self.rewards.check(self.prompts + self.held_out_prompts)
         elif config.reward:
             raise InputError("--teacher and --reward: give one of them")
@@ -101,13 +118,13 @@ class Rollouts(Batches):
             None  # seconds that a checkpoint waits for rollouts; None: until they are complete
         )
         self.thread = concurrent.futures.ThreadPoolExecutor(1)
-        self.pending = collections.deque[concurrent.futures.Future]()  # of rollouts and their metrics
+        self.pending = collections.deque[concurrent.futures.Future]()  # of rollouts, and sum and count of their metrics
         _, sampling = split_devices(config)
         if sampling:  # they share heads and feed-forwards, as the devices of a server do
             self.mesh = make_mesh(1, 1, len(sampling), sampling)
         rows = self.prompts + self.held_out_prompts
         is_asked = config.environment_function or config.max_turns
-        self.environment = Environment(config, self.tokenizer, self.ends, rows) if is_asked else None
+        self.chat_environment = Environment(config, self.tokenizer, self.ends, rows) if is_asked else None
 
     def follow(self, policy: Callable[[], Decoder], open_reference: Callable, folder: epath.Path | None) -> None:
         """Takes functions that return the current model and open that of step 0, and a folder for completions."""
@@ -141,7 +158,7 @@ class Rollouts(Batches):
             rewarded = [(len(request.tokens), reward) for request, reward in pairs if reward is not None]
             sums = {"reward": sum(reward for _, reward in rewarded), "tokens": sum(length for length, _ in rewarded)}
             result = {"cross_entropy": -sums["reward"], "targets": len(rewarded), "objective": sums}
-            result["environments"] = sum_environments(self.environments, prompts, rewards)
+            result["environments"] = sum_environments(self.environment_names, prompts, rewards)
         return result
 
     def __next__(self) -> dict[str, np.ndarray]:
@@ -157,11 +174,11 @@ class Rollouts(Batches):
                     else:
                         sampled_ahead = self.sample(self.round + len(self.pending), self.policy())
                         self.pending.append(self.thread.submit(self.rewarded, *sampled_ahead))
-                sampled, self.metrics = self.pending[0].result()
+                sampled, sums = self.pending[0].result()
                 self.pending.popleft()
-            values = np.ma.masked_invalid(multihost_utils.process_allgather(np.array([*self.metrics.values()])))
-            means = values.mean(axis=0).filled(np.nan)  # over processes that have rewards
-            self.metrics = dict(zip(self.metrics, means.tolist(), strict=True))
+            all_sums = gather_numbers([*sums.values()]).sum(axis=0).reshape(-1, 2)
+            sums = dict(zip(sums, all_sums.tolist(), strict=True))
+            self.metrics = {name: total / count if count else math.nan for name, (total, count) in sums.items()}
             self.round += 1
             size = len(self.rows)
             self.waiting = [sampled[start : start + size] for start in range(0, len(sampled), size)]
@@ -173,6 +190,9 @@ class Rollouts(Batches):
     def local_rows(self, scores: Array) -> np.ndarray:
         """Returns those rows of an array of the mesh, [batch_size, T], that are the ones of this process."""
         return multihost_utils.process_allgather(scores, tiled=True)[self.rows]
+
+    def prompts_per_round(self) -> int:
+        return self.config.batch_size * self.config.batches_per_rollout // self.config.group_size
 
     def choose(self, number: int, count: int) -> list[Prompt]:
         """Returns the prompts of a round, by its number; each epoch has an order of its own."""
@@ -196,8 +216,8 @@ class Rollouts(Batches):
                 requests[place] = engine.add(prompts[place // size].tokens, sampling)
         while engine.queued or engine.running:
             engine.step()
-        if self.environment:
-            chats = self.environment(prompts, [requests[place] for place in range(len(requests))], engine)
+        if self.chat_environment:
+            chats = self.chat_environment(prompts, [requests[place] for place in range(len(requests))], engine)
             requests = dict(enumerate(chats))
         return [requests[place] for place in range(count)]
 
@@ -205,7 +225,7 @@ class Rollouts(Batches):
         """Returns the number of a round, its prompts, and completions of each."""
         config = self.config
         count = self.config.batch_size * self.config.batches_per_rollout
-        prompts = self.choose(number, count // config.group_size)
+        prompts = self.choose(number, self.prompts_per_round())
         seeds = np.random.default_rng([config.seed, number]).integers(2**32, size=count).tolist()
         size, group = self.config.batch_size, self.config.group_size
         places = [start + row for start in range(0, len(seeds), size) for row in self.rows]
@@ -215,30 +235,30 @@ class Rollouts(Batches):
 
     def rewarded(
         self, number: int, prompts: list[Prompt], requests: list[Request]
-    ) -> tuple[list[Sampled], dict[str, float]]:
-        """Returns the completions of a round with their advantages, and its metrics."""
-        metrics = {
-            "rollout/tokens": np.mean([len(request.tokens) for request in requests]),
-            "rollout/cut_off": np.mean([request.finish == "length" for request in requests]),
+    ) -> tuple[list[Sampled], dict[str, tuple[float, int]]]:
+        """Returns the completions of a round with their advantages, and sum and count of each of its metrics."""
+        sums = {
+            "rollout/tokens": sum_and_count([len(request.tokens) for request in requests]),
+            "rollout/cut_off": sum_and_count([request.finish == "length" for request in requests]),
         }
-        if self.environment:
+        if self.chat_environment:
             turns = [sum(message["role"] == "assistant" for message in chat.messages) for chat in requests]
-            metrics |= {
-                "rollout/turns": np.mean(turns),
-                "rollout/unfinished_answers": np.mean([chat.is_unfinished for chat in requests]),
+            sums |= {
+                "rollout/turns": sum_and_count(turns),
+                "rollout/unfinished_answers": sum_and_count([chat.is_unfinished for chat in requests]),
             }
         if self.config.teacher:
             advantages = teacher_advantages(self.config.teacher, requests)
-            metrics["rollout/reverse_kl"] = -np.mean(np.concatenate(advantages))
+            sums["rollout/reverse_kl"] = sum_and_count(-np.concatenate(advantages))
         else:
-            rewards = self.reward(number, prompts, requests, metrics)
-            advantages = credit_tokens(rewards, requests, metrics, self.config)
+            rewards = self.reward(number, prompts, requests, sums)
+            advantages = credit_tokens(rewards, requests, sums, self.config)
         pairs = zip(requests, advantages, strict=True)
-        return [Sampled(x.prompt, x.tokens, x.logprobs, advantage) for x, advantage in pairs], metrics
+        return [Sampled(x.prompt, x.tokens, x.logprobs, advantage) for x, advantage in pairs], sums
 
     def rewarded_texts(self, prompts: list[Prompt], requests: list[Request]) -> list[tuple[Prompt, Any, float | None]]:
         """Returns the prompt, the text and the reward of each completion."""
-        if self.environment:
+        if self.chat_environment:
             texts = [request.messages for request in requests]
         else:
             texts = [self.tokenizer.decode(x.tokens[:-1] if x.finish == "stop" else x.tokens) for x in requests]
@@ -248,18 +268,17 @@ class Rollouts(Batches):
         return list(zip(each, texts, received, strict=True))
 
     def reward(
-        self, number: int, prompts: list[Prompt], requests: list[Request], metrics: dict[str, float]
+        self, number: int, prompts: list[Prompt], requests: list[Request], sums: dict[str, tuple[float, int]]
     ) -> np.ma.MaskedArray:
         """Returns the rewards of completions [groups, group_size], without those that are None; writes a group."""
         size = self.config.group_size
         completions = self.rewarded_texts(prompts, requests)
         received = np.array([reward for *_, reward in completions], float)
         rewards = np.ma.masked_invalid(received.reshape(-1, size))
-        metrics["rollout/reward"] = float(np.ma.filled(rewards.mean(), np.nan))
-        metrics["rollout/missing_rewards"] = np.ma.getmaskarray(rewards).mean()
-        for name in self.environments:
-            rewards_there = rewards[[prompt.environment == name for prompt in prompts]]
-            metrics[f"rollout/reward_{name}"] = rewards_there.mean() if rewards_there.count() else np.nan
+        sums["rollout/reward"] = sum_and_count(rewards)
+        sums["rollout/missing_rewards"] = sum_and_count(np.ma.getmaskarray(rewards))
+        for name in self.environment_names:  # also of those without a prompt here: processes have the same metrics
+            sums[f"rollout/reward/{name}"] = sum_and_count(rewards[[prompt.environment == name for prompt in prompts]])
         if self.folder:
             with open(self.folder / "completions.jsonl", "a") as file:
                 for prompt, text, reward in completions[:size]:
@@ -292,13 +311,12 @@ class Rollouts(Batches):
         return batch
 
     def epoch(self) -> float:
-        """Returns how many epochs of the prompts are done."""
-        config = self.config
-        return self.round * config.batch_size * config.batches_per_rollout / config.group_size / len(self.order)
+        """Returns how many epochs of the prompts are sampled; of several sources, epochs of the first to end."""
+        return self.round * self.prompts_per_round() / len(self.order)
 
     def get_state(self) -> dict[int, Any]:
         """Returns the state of each row: the round, and what waits of it."""
-        known = {"documents": self.documents, "round": self.round}
+        known = {"documents": self.documents, "round": self.round, "prompts_per_round": self.prompts_per_round()}
         states = {
             row: known | {"waiting": [dataclasses.asdict(batch[i]) for batch in self.waiting]}
             for i, row in enumerate(self.rows)
@@ -311,7 +329,7 @@ class Rollouts(Batches):
         for place, row in enumerate(self.rows):
             states[row]["round"] += len(complete)
             states[row]["pending"] = [
-                [[*map(dataclasses.asdict, sampled[place :: len(self.rows)])], metrics] for sampled, metrics in results
+                [[*map(dataclasses.asdict, sampled[place :: len(self.rows)])], sums] for sampled, sums in results
             ]
         return states
 
@@ -321,6 +339,9 @@ class Rollouts(Batches):
         if len(states) != self.config.batch_size or "round" not in states[0]:
             remedy = "give these again, or export the weights, and import them into a new --checkpoint-dir"
             raise InputError(f"step {step} is of another --objective or --batch-size: {remedy}")
+        if (count := states[0].get("prompts_per_round")) != self.prompts_per_round():  # by which prompts are chosen
+            remedy = "give --group-size and --batches-per-rollout as they were, or export the weights, and import them"
+            raise InputError(f"step {step} is of rollouts of {count} prompts, not {self.prompts_per_round()}: {remedy}")
         if states[0]["documents"] != self.documents and not self.config.allow_other_data:
             raise InputError(
                 f"--data {self.config.data}: not the prompts that this run had up to {step}: "
@@ -329,10 +350,10 @@ class Rollouts(Batches):
         self.round = states[0]["round"]
         rows = [[Sampled(**fields) for fields in states[row]["waiting"]] for row in self.rows]
         self.waiting = [list(batch) for batch in zip(*rows, strict=True)]
-        for number, (_, metrics) in enumerate(states[self.rows[0]].get("pending", [])):
+        for number, (_, sums) in enumerate(states[self.rows[0]].get("pending", [])):
             by_row = [[Sampled(**one) for one in states[row]["pending"][number][0]] for row in self.rows]
             sampled = [*itertools.chain.from_iterable(zip(*by_row, strict=True))]
-            self.pending.append(self.thread.submit(lambda *result: result, sampled, metrics))
+            self.pending.append(self.thread.submit(lambda *result: result, sampled, sums))
         self.round -= len(states[self.rows[0]].get("pending", []))
 
 

@@ -78,9 +78,22 @@ DORA = {
     "mixtral": (ATTENTION, "peft has no DoRA with adapters of experts"),
 }
 # modules that transformers calls otherwise than the files it writes: there, in files
-RENAMED = {"nemotron_h": ("base_model.model.model.", "base_model.model.backbone.")}
+RENAMED = {
+    "nemotron_h": {"base_model.model.model.": "base_model.model.backbone."},
+    "kimi_linear": {".forget_gate.": ".", ".mlp.": ".block_sparse_moe."},
+}
 # whose float32 is more than 1e-5 from float64, for packages and transformers alike
-IN_DOUBLE = {"gemma4_moe", "olmo_hybrid", "phi4_mini", "qwen3_5", "qwen3_5_moe", "qwen3_next"}
+IN_DOUBLE = {
+    "gemma4",
+    "gemma4_moe",
+    "kimi_linear",
+    "lfm2_moe",
+    "olmo_hybrid",
+    "phi4_mini",
+    "qwen3_5",
+    "qwen3_5_moe",
+    "qwen3_next",
+}
 CASES = {(name, "lora"): LORA.get(name, ("all", "")) for name in FAMILIES}
 CASES |= {(name, "dora"): case for name, case in DORA.items()}
 
@@ -171,8 +184,8 @@ def compare_with_peft(name: str, part: str, dtype: str, tmp_path: Path) -> None:
         save_alone(values, kind)
     gradients, places = (load_file(tmp_path / kind / "adapter_model.safetensors") for kind in ("gradient", "ones"))
     parameters = {path: x.grad for path, x in loaded.named_parameters() if x.requires_grad}
-    renamed = (".default", ""), ("magnitude_vector.weight", "magnitude_vector"), RENAMED.get(name, ("", ""))
-    for name_there, name_in_file in renamed:
+    renamed = {".default": "", "magnitude_vector.weight": "magnitude_vector"} | RENAMED.get(name, {})
+    for name_there, name_in_file in renamed.items():
         parameters = {path.replace(name_there, name_in_file): x for path, x in parameters.items()}
     compared = parameters.keys() & written.keys()  # there, experts have one for all
     assert compared and {path for path in parameters if ".experts." not in path} <= compared
