@@ -223,6 +223,14 @@ class InputBatch:
         return StepInput(slots, zeros, zeros.copy(), zeros > 0, block_tables, top, sampling)
 
 
+run_decode = jax.jit(
+    run.__wrapped__,
+    static_argnames=("length", "score_all"),
+    donate_argnames="slots",
+    compiler_options={"xla_cpu_experimental_ynn_fusion_type": ""},
+)
+
+
 def computing(mesh: Mesh | None) -> contextlib.AbstractContextManager[object]:
     return jax.set_mesh(mesh) if mesh else contextlib.nullcontext()
 
@@ -337,6 +345,9 @@ class Device:
         """Starts a step, without waiting for it."""
         send_call(self.followers, "run", step, length, score_all)
         with computing(self.mesh):
-            output, new, self.slots = run(self.model, self.state, self.slots, step, length, score_all)
+            if length == 1:
+                output, new, self.slots = run_decode(self.model, self.state, self.slots, step, length, score_all)
+            else:
+                output, new, self.slots = run(self.model, self.state, self.slots, step, length, score_all)
             self.state = write(self.state, new, step, length)
         return output
