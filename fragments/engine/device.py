@@ -142,7 +142,6 @@ class Device:
         """Starts a step, without waiting for it."""
         point("Device.run", step, length, score_all)
         with computing(self.mesh):
-            with point("Device.step", self, step, length, score_all):
-                output, new, self.slots = run(self.model, self.state, self.slots, step, length, score_all)
+            output, new, self.slots = run(self.model, self.state, self.slots, step, length, score_all)
             self.state = write(self.state, new, step, length)
         return output

@@ -223,19 +223,6 @@ class InputBatch:
         return StepInput(slots, zeros, zeros.copy(), zeros > 0, block_tables, top, sampling)
 
 
-@functools.partial(
-    jax.jit,
-    static_argnames=("length", "score_all"),
-    donate_argnames="slots",
-    compiler_options={"xla_cpu_experimental_ynn_fusion_type": ""},
-)
-def run_decode(
-    model: Decoder, state: LayerState, slots: Slots, step: StepInput, length: int, score_all: bool
-) -> tuple[StepOutput, object, Slots]:
-    """Does what `run` does, of one token of each sequence, without products of YNNPACK: many rows alone gain by it."""
-    return run(model, state, slots, step, length, score_all)
-
-
 def computing(mesh: Mesh | None) -> contextlib.AbstractContextManager[object]:
     return jax.set_mesh(mesh) if mesh else contextlib.nullcontext()
 
@@ -350,9 +337,6 @@ class Device:
         """Starts a step, without waiting for it."""
         send_call(self.followers, "run", step, length, score_all)
         with computing(self.mesh):
-            if length == 1:
-                output, new, self.slots = run_decode(self.model, self.state, self.slots, step, length, score_all)
-            else:
-                output, new, self.slots = run(self.model, self.state, self.slots, step, length, score_all)
+            output, new, self.slots = run(self.model, self.state, self.slots, step, length, score_all)
             self.state = write(self.state, new, step, length)
         return output
