@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Callable
 
 import jax
@@ -9,7 +10,7 @@ import numpy as np
 from flax import nnx
 
 from generator.language import point
-from generator.language.roles import PRESETS, SMALL, Decoder, Request
+from generator.language.roles import PRESETS, SMALL, Decoder, Device, Request
 
 WIDE = dataclasses.replace(SMALL, width=PRESETS["tiny"].width, init_std=0.1)  # GPT-2's heads fill the width
 
@@ -24,6 +25,12 @@ def drafting(count: int) -> dict[str, int]:
     sizes: dict[str, int] = {}
     point("drafting.sizes", sizes, count)
     return sizes
+
+
+def compiled_steps() -> int:
+    """Returns how many programs the engines of this process have: of steps, and of what they write."""
+    functions = vars(sys.modules[Device.__module__]).values()
+    return sum(function._cache_size() for function in functions if hasattr(function, "_cache_size"))
 
 
 def scoring(model: Decoder, longest: int) -> Callable[[list[int]], np.ndarray]:

@@ -18,8 +18,8 @@ from generator.language.roles import (
     QueueFull,
     SamplingParams,
     check_scores,
+    compiled_steps,
     drafting,
-    run,
     save_hf,
     scoring,
     wide_model,
@@ -197,14 +197,14 @@ def test_the_cache_takes_the_memory_that_is_left(model, monkeypatch):
 def test_nothing_is_compiled_after_the_warm_up(model):
     subject = engine(model)
     lines = list(subject.warm_up())
-    compiled = run._cache_size()
+    compiled = compiled_steps()
     requests = [
         ([*LONG[:n]], SamplingParams(max_tokens=n, temperature=n % 2, prompt_logprobs=n % 3 == 0)) for n in range(1, 21)
     ]
     added = [subject.add(*request) for request in requests]
     while subject.queued or subject.running:
         subject.step()
-    assert run._cache_size() == compiled and len(lines) == len(set(lines))
+    assert compiled_steps() == compiled and len(lines) == len(set(lines))
     assert [len(request.tokens) for request in added] == [*range(1, 21)]
 
 

@@ -18,9 +18,9 @@ from generator.language.roles import (
     SamplingParams,
     ask,
     check_scores,
+    compiled_steps,
     complete,
     replace_weights,
-    run,
     save_hf,
     save_served,
     scoring,
@@ -48,7 +48,7 @@ def test_requests_have_the_newer_weights_from_the_next_step_on(recompute):
     engine = Engine(WIDE, wide_model(), set(), SIZES)
     newer = other_model()
     engine.generate(PROMPTS, SAMPLING)  # compiles, and caches the keys and values of these prompts
-    compiled = run._cache_size()
+    compiled = compiled_steps()
     before = [engine.add(prompt, SAMPLING) for prompt in PROMPTS]
     while min(len(request.tokens) for request in before) < 5:
         engine.step()
@@ -57,7 +57,7 @@ def test_requests_have_the_newer_weights_from_the_next_step_on(recompute):
     after = [engine.add(prompt, SAMPLING) for prompt in PROMPTS]
     while engine.queued or engine.running:
         engine.step()
-    assert run._cache_size() == compiled
+    assert compiled_steps() == compiled
     for request in after:  # nothing that the older weights computed is shared
         check_scores(scoring(newer, 64), request)
     for request, tokens in zip(before, known, strict=True):

@@ -3,6 +3,7 @@
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Callable
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 from flax import nnx
 
 from ..config import PRESETS
+from ..device import Device
 from ..model import Decoder
 from ..request import Request
 from .small import SMALL
@@ -27,6 +29,12 @@ def drafting(count: int) -> dict[str, int]:
     sizes: dict[str, int] = {}
     sizes["draft_tokens"] = count
     return sizes
+
+
+def compiled_steps() -> int:
+    """Returns how many programs the engines of this process have: of steps, and of what they write."""
+    functions = vars(sys.modules[Device.__module__]).values()
+    return sum(function._cache_size() for function in functions if hasattr(function, "_cache_size"))
 
 
 def scoring(model: Decoder, longest: int) -> Callable[[list[int]], np.ndarray]:

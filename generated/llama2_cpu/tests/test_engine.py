@@ -10,13 +10,12 @@ import jax
 import numpy as np
 import pytest
 
-from ..device import run
 from ..engine import Engine
 from ..errors import InputError
 from ..huggingface import save_hf
 from ..request import QueueFull
 from ..settings import EngineSettings, SamplingParams
-from .engines import WIDE, check_scores, drafting, scoring, wide_model
+from .engines import WIDE, check_scores, compiled_steps, drafting, scoring, wide_model
 
 PROMPTS = [[1, 2, 3, 4, 5, 6, 7], [8], [9, 10, 11]]
 
@@ -182,14 +181,14 @@ def test_the_cache_takes_the_memory_that_is_left(model, monkeypatch):
 def test_nothing_is_compiled_after_the_warm_up(model):
     subject = engine(model)
     lines = list(subject.warm_up())
-    compiled = run._cache_size()
+    compiled = compiled_steps()
     requests = [
         ([*LONG[:n]], SamplingParams(max_tokens=n, temperature=n % 2, prompt_logprobs=n % 3 == 0)) for n in range(1, 21)
     ]
     added = [subject.add(*request) for request in requests]
     while subject.queued or subject.running:
         subject.step()
-    assert run._cache_size() == compiled and len(lines) == len(set(lines))
+    assert compiled_steps() == compiled and len(lines) == len(set(lines))
     assert [len(request.tokens) for request in added] == [*range(1, 21)]
 
 

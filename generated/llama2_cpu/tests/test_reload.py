@@ -7,14 +7,13 @@ import jax
 import pytest
 from flax import nnx
 
-from ..device import run
 from ..engine import Engine, replace_weights
 from ..errors import InputError
 from ..huggingface import save_hf
 from ..model import Decoder
 from ..request import Request
 from ..settings import EngineSettings, SamplingParams
-from .engines import WIDE, check_scores, scoring, wide_model
+from .engines import WIDE, check_scores, compiled_steps, scoring, wide_model
 from .processes import PACKAGE
 from .served import ask, complete, save_served, served
 
@@ -36,7 +35,7 @@ def test_requests_have_the_newer_weights_from_the_next_step_on(recompute):
     engine = Engine(WIDE, wide_model(), set(), SIZES)
     newer = other_model()
     engine.generate(PROMPTS, SAMPLING)  # compiles, and caches the keys and values of these prompts
-    compiled = run._cache_size()
+    compiled = compiled_steps()
     before = [engine.add(prompt, SAMPLING) for prompt in PROMPTS]
     while min(len(request.tokens) for request in before) < 5:
         engine.step()
@@ -45,7 +44,7 @@ def test_requests_have_the_newer_weights_from_the_next_step_on(recompute):
     after = [engine.add(prompt, SAMPLING) for prompt in PROMPTS]
     while engine.queued or engine.running:
         engine.step()
-    assert run._cache_size() == compiled
+    assert compiled_steps() == compiled
     for request in after:  # nothing that the older weights computed is shared
         check_scores(scoring(newer, 64), request)
     for request, tokens in zip(before, known, strict=True):
