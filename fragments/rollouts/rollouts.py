@@ -30,7 +30,9 @@ from generator.language.roles import (
     Prompt,
     Request,
     Rewards,
+    Sampled,
     SamplingParams,
+    check_lengths,
     credit_tokens,
     fingerprint,
     identity,
@@ -40,7 +42,7 @@ from generator.language.roles import (
     read_prompts,
 )
 
-requires("rewards", "train/policy_loss", "rollouts/prompts", "engine/engine")
+requires("rewards", "train/policy_loss", "rollouts/prompts", "rollouts/sampled", "engine/engine")
 
 
 class RolloutConfig:
@@ -70,17 +72,6 @@ def _(config, problems):
     if config.reward and config.objective != setting("policy_objective"):
         remedy = f"give --objective {setting('policy_objective')}, or leave it out"
         problems.append(f"--reward {config.reward}: --objective {config.objective} has no rewards: {remedy}")
-
-
-@dataclasses.dataclass
-class Sampled:
-    """A prompt and its completion."""
-
-    prompt: list[int]
-    tokens: list[int]
-    logprobs: list[float]  # of the tokens, by the engine
-    advantages: list[float]  # of the tokens; empty where no reward gives any
-    point("Sampled.fields")
 
 
 def sum_and_count(values: Any) -> tuple[float, int]:
@@ -308,6 +299,7 @@ class Rollouts(Batches):
                 f"--data {self.config.data}: not the prompts that this run had up to {step}: "
                 "give the same files and tokenizer, or --allow-other-data"
             )
+        check_lengths((one for state in states.values() for one in state["waiting"]), self.config.sequence_length)
         self.round = states[0]["round"]
         rows = [[Sampled(**fields) for fields in states[row]["waiting"]] for row in self.rows]
         self.waiting = [list(batch) for batch in zip(*rows, strict=True)]

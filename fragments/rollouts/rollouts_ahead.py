@@ -10,7 +10,7 @@ import itertools
 from typing import Annotated
 
 from generator.language import point, proceed, requires, splice
-from generator.language.roles import Batches, Rollouts, Sampled
+from generator.language.roles import Batches, Rollouts, Sampled, check_lengths
 
 requires("rollouts")
 
@@ -57,6 +57,8 @@ def _(self, states):
 
 @splice("Rollouts.resumed")
 def _(self, states):
+    pending = (sampled for state in states.values() for sampled, _ in state.get("pending", []))
+    check_lengths(itertools.chain.from_iterable(pending), self.config.sequence_length)
     for number, (_, sums) in enumerate(states[self.rows[0]].get("pending", [])):
         by_row = [[Sampled(**one) for one in states[row]["pending"][number][0]] for row in self.rows]
         sampled = [*itertools.chain.from_iterable(zip(*by_row, strict=True))]

@@ -303,6 +303,15 @@ def test_some_completions_have_no_reward(settings, name, is_lost, monkeypatch, c
     assert ("taken as None" in capfd.readouterr().err) == (name != "nothing")
 
 
+def test_rollouts_of_a_checkpoint_fit_a_sequence(settings):
+    batches = rollouts(dataclasses.replace(WIDE, **settings, batches_per_rollout=2), wide_model())
+    next(batches)
+    states = {str(row): state for row, state in batches.get_state().items()}
+    states["1"]["waiting"][0]["tokens"] = [2] * 40
+    with pytest.raises(InputError, match="--sequence-length 32: the checkpoint has a rollout of"):
+        batches.set_state(states, 1)
+
+
 def test_groups_of_equal_rewards_are_counted():
     """Where the standard deviation of 0.1, 0.1 and 0.1 is not 0, by rounding."""
     sums: dict[str, tuple[float, int]] = {}

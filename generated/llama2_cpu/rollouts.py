@@ -32,6 +32,7 @@ from .parallel import make_mesh
 from .prompts import Prompt, most_tokens
 from .request import Request
 from .rollout_processes import evaluate_rows, failing_together, on_own_devices, own_rows
+from .sampled import Sampled, check_lengths
 from .settings import EngineSettings, SamplingParams
 from .teacher import teacher_advantages
 from .text import load_ends
@@ -60,16 +61,6 @@ def credit_tokens(
     sums["rollout/equal_groups"] = sum_and_count(np.ma.filled(np.ma.ptp(rewards, axis=1) == 0, True))
     pairs = zip(requests, over.ravel().tolist(), strict=True)
     return [[] if advantage is None else [advantage] * len(request.tokens) for request, advantage in pairs]
-
-
-@dataclasses.dataclass
-class Sampled:
-    """A prompt and its completion."""
-
-    prompt: list[int]
-    tokens: list[int]
-    logprobs: list[float]  # of the tokens, by the engine
-    advantages: list[float]  # of the tokens; empty where no reward gives any
 
 
 def sum_and_count(values: Any) -> tuple[float, int]:
@@ -347,9 +338,12 @@ class Rollouts(Batches):
                 f"--data {self.config.data}: not the prompts that this run had up to {step}: "
                 "give the same files and tokenizer, or --allow-other-data"
             )
+        check_lengths((one for state in states.values() for one in state["waiting"]), self.config.sequence_length)
         self.round = states[0]["round"]
         rows = [[Sampled(**fields) for fields in states[row]["waiting"]] for row in self.rows]
         self.waiting = [list(batch) for batch in zip(*rows, strict=True)]
+        pending = (sampled for state in states.values() for sampled, _ in state.get("pending", []))
+        check_lengths(itertools.chain.from_iterable(pending), self.config.sequence_length)
         for number, (_, sums) in enumerate(states[self.rows[0]].get("pending", [])):
             by_row = [[Sampled(**one) for one in states[row]["pending"][number][0]] for row in self.rows]
             sampled = [*itertools.chain.from_iterable(zip(*by_row, strict=True))]
