@@ -115,6 +115,11 @@ def _(self, each, completions, received):
     received = self.rewards(completions, [prompt.environment for prompt in each])
 
 
+@splice("Rollouts.record")
+def _(prompts, record):
+    record["environment"] = prompts[0].environment
+
+
 @splice("Rollouts.reward_metrics")
 def _(self, prompts, rewards, sums):
     for name in self.environment_names:  # also of those without a prompt here: processes have the same metrics

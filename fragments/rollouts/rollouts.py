@@ -20,6 +20,7 @@ from jax.sharding import NamedSharding
 from generator.language import point, requires, setting, splice
 from generator.language.roles import (
     Batches,
+    CompletionRecords,
     Config,
     Decoder,
     Engine,
@@ -42,7 +43,7 @@ from generator.language.roles import (
     read_prompts,
 )
 
-requires("rewards", "train/policy_loss", "rollouts/prompts", "rollouts/sampled", "engine/engine")
+requires("rewards", "train/policy_loss", "rollouts/prompts", "rollouts/sampled", "rollouts/completions", "engine/engine")
 
 
 class RolloutConfig:
@@ -110,13 +111,16 @@ class Rollouts(Batches):
                 for prompt in self.prompts + self.held_out_prompts:
                     self.rewards.check(prompt.source, prompt.fields)
         self.round = 0  # of the next rollout
+        self.first_step = 1  # of round 0, at this number of batches in each
+        self.rewarded_step = 0  # the last one whose rewards are known when a run resumes
         self.waiting = list[list[Sampled]]()  # the batches left of this round
         self.metrics: dict[str, float] = {}  # of a rollout, for its first batch; else none
         point("Rollouts.start", self, config)
 
     def follow(self, policy: Callable[[], Decoder], open_reference: Callable, folder: epath.Path | None) -> None:
         """Takes functions that return the current model and open that of step 0, and a folder for completions."""
-        self.policy, self.folder = policy, folder
+        self.policy = policy
+        self.records = CompletionRecords(folder, self.rewarded_step) if folder else None
         point("Rollouts.follow", self, policy)
         self.reference = open_reference(policy) if self.config.kl_coefficient else None
 
@@ -243,11 +247,11 @@ class Rollouts(Batches):
         sums["rollout/reward"] = sum_and_count(rewards)
         sums["rollout/missing_rewards"] = sum_and_count(np.ma.getmaskarray(rewards))
         point("Rollouts.reward_metrics", self, prompts, rewards, sums)
-        if self.folder:
-            with open(self.folder / "completions.jsonl", "a") as file:
-                for prompt, text, reward in completions[:size]:
-                    line = {"round": number, "prompt": prompt.prompt, "completion": text, "reward": reward}
-                    file.write(json.dumps(line) + "\n")
+        if self.records:
+            step = self.first_step + number * self.config.batches_per_rollout
+            record = {"step": step, "round": number, "prompt": prompts[0].prompt}
+            point("Rollouts.record", prompts, record)
+            self.records.write([record | {"completion": text, "reward": x} for _, text, x in completions[:size]])
         return rewards
 
     def batch(self, sampled: list[Sampled]) -> dict[str, np.ndarray]:
@@ -304,3 +308,6 @@ class Rollouts(Batches):
         rows = [[Sampled(**fields) for fields in states[row]["waiting"]] for row in self.rows]
         self.waiting = [list(batch) for batch in zip(*rows, strict=True)]
         point("Rollouts.resumed", self, states)
+        size = self.config.batches_per_rollout  # may be another one than before, with another --group-size
+        self.first_step = step + len(self.waiting) + 1 - self.round * size
+        self.rewarded_step = self.first_step - 1 + states[0]["round"] * size

@@ -9,7 +9,16 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from generator.language import requires, setting
-from generator.language.roles import WIDE, InputError, Request, Rollouts, SamplingParams, make_mesh, train
+from generator.language.roles import (
+    WIDE,
+    CompletionRecords,
+    InputError,
+    Request,
+    Rollouts,
+    SamplingParams,
+    make_mesh,
+    train,
+)
 
 requires("environments", "tests/engines")
 
@@ -66,15 +75,17 @@ def test_each_source_has_a_reward_and_metrics_of_its_own(settings, tmp_path):
     assert held_out == [("eval/reward", 2), ("eval/reward/easy", 1), ("eval/reward/hard", 4)] * 2
 
 
-def test_an_environment_without_rewards_has_no_mean(settings):
+def test_an_environment_without_rewards_has_no_mean(settings, tmp_path):
     batches = rollouts(**settings, reward="environment_rewards:one,environment_rewards:none")
     prompts = batches.choose(0, 4)
     completions = [(prompt.prompt, "", prompt.fields) for prompt in prompts]
     rewards = batches.rewards(completions, [prompt.environment for prompt in prompts])
     assert rewards == [{"easy": 1.0, "hard": None}[prompt.environment] for prompt in prompts]
-    batches.folder = None
+    batches.records = CompletionRecords(tmp_path, 0)
     sums: dict[str, tuple[float, int]] = {}
     batches.reward(0, prompts, [Request([1], SamplingParams(), [2], [-1.0])] * 8, sums)
+    records = map(json.loads, (tmp_path / "completions.jsonl").read_text().splitlines())
+    assert [record["environment"] for record in records] == [prompts[0].environment] * 2
     assert sums["rollout/reward/easy"] == (6.0, 6) and sums["rollout/reward/hard"] == (0.0, 0)
 
 

@@ -19,6 +19,7 @@ from generator.language import excludes, point, requires
 from generator.language.roles import (
     WIDE,
     Checkpoints,
+    CompletionRecords,
     Engine,
     EngineSettings,
     InputError,
@@ -312,6 +313,44 @@ def test_rollouts_of_a_checkpoint_fit_a_sequence(settings):
         batches.set_state(states, 1)
 
 
+def test_completions_are_recorded_once(settings, tmp_path):
+    """Also those after the checkpoint of a run that was killed, and with more batches per rollout when it goes on."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+
+    def follow(states, step, **changed):
+        found = rollouts(dataclasses.replace(WIDE, **settings | changed))
+        if states:
+            found.set_state({str(row): state for row, state in states.items()}, step)
+        found.follow(wide_model, lambda policy: None, folder)
+        return found
+
+    def read():
+        return [json.loads(line) for line in (folder / "completions.jsonl").read_text().splitlines()]
+
+    found = follow(None, 0)
+    next(found), next(found)
+    states = found.get_state()
+    next(found), next(found)
+    wanted = read()
+    assert [(x["step"], x["round"]) for x in wanted[::2]] == [(i + 1, i) for i in range(4)]
+    found = follow(states, 2)
+    assert read() == wanted[:4]
+    next(found), next(found)
+    assert read() == wanted
+    found = follow(states, 2, group_size=4, batches_per_rollout=2)
+    next(found), next(found), next(found)
+    assert [(x["step"], x["round"]) for x in read()] == [(1, 0)] * 2 + [(2, 1)] * 2 + [(3, 2)] * 4 + [(5, 3)] * 4
+
+
+def test_a_run_goes_on_without_records_of_completions(settings, tmp_path, capsys):
+    (tmp_path / "completions.jsonl").mkdir()
+    found = rollouts(dataclasses.replace(WIDE, **settings))
+    found.follow(wide_model, lambda policy: None, tmp_path)
+    next(found), next(found)
+    assert capsys.readouterr().err.count("warning: completions.jsonl: IsADirectoryError") == 1
+
+
 def test_groups_of_equal_rewards_are_counted():
     """Where the standard deviation of 0.1, 0.1 and 0.1 is not 0, by rounding."""
     sums: dict[str, tuple[float, int]] = {}
@@ -330,7 +369,7 @@ def test_missing_rewards_count_nowhere(settings, tmp_path, share, scales):
     settings |= dict(group_size=size, batch_size=size, scale_advantages=scales, eval_data=settings["data"])
     config = dataclasses.replace(WIDE, **settings, kl_coefficient=0.3)
     found = Rollouts(config, NamedSharding(make_mesh(1, 1, 1), PartitionSpec()))
-    found.folder = tmp_path
+    found.records = CompletionRecords(tmp_path, 0)
     rewards = np.where(draw.random(count) < share, None, draw.integers(-3, 1, count)).tolist()
     found.rewards = lambda completions, *_: rewards[: len(completions)]
     requests = [Request([1], SamplingParams(), [2] * (1 + i % 4), [-1.0] * (1 + i % 4)) for i in range(count)]

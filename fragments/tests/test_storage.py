@@ -176,11 +176,14 @@ def test_an_object_store_is_no_local_folder(tmp_path, monkeypatch):
             check_lock()
             for i in 1, 2, 3:
                 monitor.log_metrics(step + i, {"train/loss": 1.0})
+            point("test_storage.recorded", monitor, step)
             monitor.restart_clock()
             monitor.close()
     records = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
     assert [record["step"] for record in records] == [1, 2, 3, 4, 5]
-    assert {p.name for p in directory.iterdir()} == {"metrics.jsonl", "loss.png", "report.html", "tensorboard"}
+    names = {p.name for p in directory.iterdir()}
+    point("test_storage.files", directory, names)
+    assert names == {"metrics.jsonl", "loss.png", "report.html", "tensorboard"}
     (tmp_path / "tokenizer.json").write_text("a tokenizer")
     for _ in range(2):  # the second time it exists
         keep_tokenizer(str(tmp_path / "tokenizer.json"), directory)
