@@ -47,6 +47,11 @@ def draw_samples(records: list[dict[str, Any]]) -> str:
     return f'<h2>Samples of rollout {html.escape(str(records[0]["round"]))}</h2><div class="samples">{boxes}</div>'
 
 
+@splice("Report.titles")
+def _(titles):
+    titles["eval/reward"] = "held-out reward"
+
+
 @splice("Report.results")
 def _(self, results):
     path = self.path.with_name("completions.jsonl")

@@ -17,7 +17,7 @@ from etils import epath
 from jax import Array
 from jax.sharding import NamedSharding
 
-from generator.language import point, requires, setting, splice
+from generator.language import point, proceed, requires, setting, splice
 from generator.language.roles import (
     Batches,
     CompletionRecords,
@@ -61,6 +61,12 @@ def _(state, step):
     if "sequences" not in state:
         remedy = "give it again, or export the weights, and import them into a new --checkpoint-dir"
         raise InputError(f"step {step} is of completions that a model sampled, or of an earlier release: {remedy}")
+
+
+@splice("evaluate_held_out.mean", before="objectives")
+def _(sums):
+    if "cross_entropy" in sums[0]:  # rewards are no loss
+        proceed()
 
 
 @splice("check_config.together")
@@ -146,7 +152,7 @@ class Rollouts(Batches):
             pairs = zip(requests, rewards, strict=True)
             rewarded = [(len(request.tokens), reward) for request, reward in pairs if reward is not None]
             sums = {"reward": sum(reward for _, reward in rewarded), "tokens": sum(length for length, _ in rewarded)}
-            result = {"cross_entropy": -sums["reward"], "targets": len(rewarded), "objective": sums}
+            result = {"targets": len(rewarded), "objective": sums}
             point("Rollouts.evaluated", self, prompts, rewards, result)
         return result
 

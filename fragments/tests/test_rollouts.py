@@ -273,7 +273,7 @@ def test_held_out_prompts_have_a_completion_each(settings, tmp_path):
         text = found.tokenizer.decode([token for token in request.tokens if token not in found.ends])
         wanted += sum(map(ord, text)) % 10 + 0.5
         length += len(request.tokens)
-    assert sum(x["objective"]["reward"] for x in sums) == wanted == -sum(x["cross_entropy"] for x in sums)
+    assert sum(x["objective"]["reward"] for x in sums) == wanted
     assert sum(x["objective"]["tokens"] for x in sums) == length
 
 
@@ -286,8 +286,10 @@ def test_held_out_completions_without_a_reward_do_not_count(settings, tmp_path, 
     metrics: dict[str, float] = {}
     monitor = SimpleNamespace(log_metrics=lambda step, logged: metrics.update(logged))
     evaluate_held_out(found.evaluation(), 3, SimpleNamespace(model=None), found.held_out(), found, monitor)
-    assert metrics.get("eval/reward") == mean
-    assert ("no completion of held-out data has a reward" in capsys.readouterr().out) == (mean is None)
+    assert metrics.get("eval/reward") == mean and "eval/loss" not in metrics
+    printed = capsys.readouterr().out
+    assert ("no completion of held-out data has a reward" in printed) == (mean is None)
+    assert ("step 3: reward on held-out data 1.0000" in printed) == (mean == 1) and "loss" not in printed
 
 
 @pytest.mark.parametrize("name, is_lost", [("hangs", False), ("ends", False), ("ends", True), ("nothing", False)])
