@@ -34,7 +34,7 @@ def credit_tokens(
     spread = rewards.std(axis=1, keepdims=True)
     over = (rewards - rewards.mean(axis=1, keepdims=True)) / (spread + 1e-6 if config.scale_advantages else 1)
     sums["rollout/reward_std"] = sum_and_count(spread)
-    # the share of those that teach nothing; of equal rewards, rounding may leave a standard deviation above 0
-    sums["rollout/equal_groups"] = sum_and_count(np.ma.filled(np.ma.ptp(rewards, axis=1) == 0, True))
+    # by their range: of equal rewards, rounding may leave a standard deviation above 0
+    sums["rollout/equal_groups"] = sum_and_count(np.ma.ptp(rewards, axis=1) == 0)
     pairs = zip(requests, over.ravel().tolist(), strict=True)
     return [[] if advantage is None else [advantage] * len(request.tokens) for request, advantage in pairs]

@@ -354,12 +354,13 @@ def test_a_run_goes_on_without_records_of_completions(settings, tmp_path, capsys
 
 
 def test_groups_of_equal_rewards_are_counted():
-    """Where the standard deviation of 0.1, 0.1 and 0.1 is not 0, by rounding."""
+    """Where the standard deviation of 0.1, 0.1 and 0.1 is not 0, by rounding. Missing rewards are not equal."""
     sums: dict[str, tuple[float, int]] = {}
-    rewards = np.ma.array([[0.1] * 3, [0.7] * 3, [0.1, 0.1, 0.2], [5.0] * 3], mask=[[0] * 3] * 3 + [[1] * 3])
-    requests = [Request([1], SamplingParams(), [2], [-1.0])] * 12
+    missing = [[0] * 3] * 3 + [[1] * 3, [0, 1, 1]]
+    rewards = np.ma.array([[0.1] * 3, [0.7] * 3, [0.1, 0.1, 0.2], [5.0] * 3, [5.0] * 3], mask=missing)
+    requests = [Request([1], SamplingParams(), [2], [-1.0])] * 15
     credit_tokens(rewards, requests, sums, WIDE)
-    assert sums["rollout/equal_groups"] == (3, 4)
+    assert sums["rollout/equal_groups"] == (2, 3)
 
 
 @pytest.mark.parametrize("share", [0.3, 0.8, 1.0])
