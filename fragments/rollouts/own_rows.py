@@ -80,12 +80,19 @@ def failing_together() -> Iterator[None]:
     on_all_processes(raise_first)
 
 
+def gather_numbers(numbers: list[Any]) -> np.ndarray:
+    """Returns the numbers of each process, float64 [processes, n]: as pairs of integers, as JAX would round them."""
+    pairs = np.ravel(np.array(numbers, np.float64)).view(np.uint32)
+    return np.asarray(multihost_utils.process_allgather(pairs)).view(np.float64)
+
+
 def evaluate_rows(evaluate: Callable, rows: list[int]) -> Callable:
     """Returns a function that evaluates on these rows, and sums over processes."""
 
     def evaluate_all(model: Decoder, batch: dict[str, Array]) -> dict[str, Any]:
         local = {"prompt": multihost_utils.process_allgather(batch["prompt"], tiled=True)[rows]}
         sums = on_all_processes(lambda: evaluate(model, local))
-        return jax.tree.map(lambda x: multihost_utils.process_allgather(np.float64(x)).sum(), sums)
+        numbers, tree = jax.tree.flatten(sums)
+        return jax.tree.unflatten(tree, gather_numbers(numbers).sum(axis=0).tolist())
 
     return evaluate_all

@@ -1,22 +1,23 @@
 """Rollouts in several processes: each samples and rewards its own rows of a batch, on its own devices."""
 
 import math
-from typing import Any
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
 from generator.language import proceed, requires, splice
-from generator.language.roles import Engine, agree, evaluate_rows, failing_together, on_own_devices, own_rows
+from generator.language.roles import (
+    Engine,
+    agree,
+    evaluate_rows,
+    failing_together,
+    gather_numbers,
+    on_own_devices,
+    own_rows,
+)
 
 requires("rollouts", "own_rows")
-
-
-def gather_numbers(numbers: list[Any]) -> np.ndarray:
-    """Returns the numbers of each process, float64 [processes, n]: as pairs of integers, as JAX would round them."""
-    pairs = np.ravel(np.array(numbers, np.float64)).view(np.uint32)
-    return np.asarray(multihost_utils.process_allgather(pairs)).view(np.float64)
 
 
 @splice("Rollouts.rows")
