@@ -16,6 +16,7 @@ from generator.language.roles import (
     Request,
     Rollouts,
     SamplingParams,
+    environment_names,
     make_mesh,
     train,
 )
@@ -90,6 +91,23 @@ def test_an_environment_without_rewards_has_no_mean(settings, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("data", "names"),
+    [
+        ("0.5:/a/sums.jsonl,0.5:riddles/", ["sums", "riddles"]),
+        ("1:/gsm8k/train.jsonl,1:/math/train.jsonl,1:/math/more.jsonl", ["gsm8k", "math", "more"]),
+        ("1:/gsm8k/*.jsonl,1:/math/**/*.jsonl", ["gsm8k", "math"]),
+        ("/gsm8k/*.jsonl", ["gsm8k"]),
+        ("*.jsonl", ["here"]),
+        ("/*.jsonl", ["data"]),
+    ],
+)
+def test_sources_are_named_by_their_files_or_folders(data, names, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert environment_names(data) == names
+
+
+@pytest.mark.parametrize(
     ("more", "message"),
     [
         (
@@ -100,11 +118,10 @@ def test_an_environment_without_rewards_has_no_mean(settings, tmp_path):
             {"reward": ",".join(["environment_rewards:one"] * 3)},
             "^--reward .* must be one function, or one for each source of --data: easy, hard",
         ),
-        ({"data": "1:{folder}/*.jsonl"}, "metrics need a name of each source: give a file or a folder by its name"),
         ({"eval_data": "{folder}/easy.jsonl"}, "^--eval-data .* must have a source for each of --data, in this order"),
         (
             {"data": "1:{folder}/easy.jsonl,1:{folder}/easy.held_out.jsonl"},
-            "metrics would call two sources easy: rename",
+            "metrics would call two sources easy: rename one, or its folder",
         ),
     ],
 )
