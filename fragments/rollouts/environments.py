@@ -128,7 +128,9 @@ def _(prompts, record):
 @splice("Rollouts.reward_metrics")
 def _(self, prompts, rewards, sums):
     for name in self.environment_names:  # also of those without a prompt here: processes have the same metrics
-        sums[f"rollout/reward/{name}"] = sum_and_count(rewards[[prompt.environment == name for prompt in prompts]])
+        of_environment = rewards[[prompt.environment == name for prompt in prompts]]
+        sums[f"rollout/reward/{name}"] = sum_and_count(of_environment)
+        sums[f"rollout/missing_rewards/{name}"] = sum_and_count(np.ma.getmaskarray(of_environment))
 
 
 def sum_environments(names: list[str], prompts: list[Prompt], rewards: list[float | None]) -> dict[str, list[float]]:
@@ -150,6 +152,8 @@ def log_environments(sums: list[dict[str, list[float]]], step: int, monitor: Mon
         if count:
             monitor.log_metrics(step, {f"eval/reward/{name}": total / count})
             print(f"step {step}: reward of {name} on held-out data {total / count:.4f}", flush=True)
+        else:
+            print(f"step {step}: no completion of {name} in held-out data has a reward", flush=True)
 
 
 @splice("evaluate_held_out.mean", after="objectives", before="preemption sources")

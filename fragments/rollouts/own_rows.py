@@ -16,8 +16,11 @@ from generator.language.roles import Decoder, InputError, on_all_processes
 requires("cluster/agreement")
 
 
-def own_rows(sharding: NamedSharding, shape: tuple[int, int], group: int) -> list[int]:
-    """Returns the rows of a batch that this process holds, in groups. Raises InputError if others hold them as well."""
+def own_rows(sharding: NamedSharding, shape: tuple[int, int], group: int, batches: int) -> list[int]:
+    """Returns the rows of a batch that this process holds, in groups once there are so many batches.
+
+    Raises InputError if others hold them as well.
+    """
     holders = dict[int, set[int]]()
     for device, (rows, *_) in sharding.devices_indices_map(shape).items():
         for row in range(shape[0])[rows]:
@@ -28,7 +31,8 @@ def own_rows(sharding: NamedSharding, shape: tuple[int, int], group: int) -> lis
             "let only --mesh-data and --mesh-fsdp span processes"
         )
     rows_here = [row for row in sorted(holders) if holders[row] == {jax.process_index()}]
-    if any(rows_here[i : i + group] != [*range(row, row + group)] for i, row in enumerate(rows_here) if i % group == 0):
+    places = [number * shape[0] + row for number in range(batches) for row in rows_here]
+    if any(places[i : i + group] != [*range(places[i], places[i] + group)] for i in range(0, len(places), group)):
         raise InputError(
             f"--group-size {group}: must divide the sequences of a batch that a process holds, {len(rows_here)}: "
             "change it, or --batch-size"

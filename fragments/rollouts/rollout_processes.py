@@ -22,7 +22,8 @@ requires("rollouts", "own_rows")
 
 @splice("Rollouts.rows")
 def _(self, config, sharding):
-    self.rows = own_rows(sharding, (config.batch_size, config.sequence_length), config.group_size)
+    shape = config.batch_size, config.sequence_length
+    self.rows = own_rows(sharding, shape, config.group_size, config.batches_per_rollout)
 
 
 @splice("Rollouts.own")

@@ -43,7 +43,9 @@ from generator.language.roles import (
     read_prompts,
 )
 
-requires("rewards", "train/policy_loss", "rollouts/prompts", "rollouts/sampled", "rollouts/completions", "engine/engine")
+requires(
+    "rewards", "train/policy_loss", "rollouts/prompts", "rollouts/sampled", "rollouts/completions", "engine/engine"
+)
 
 
 class RolloutConfig:

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
@@ -17,6 +18,7 @@ from generator.language.roles import (
     Rollouts,
     SamplingParams,
     environment_names,
+    log_environments,
     make_mesh,
     train,
 )
@@ -71,12 +73,13 @@ def test_each_source_has_a_reward_and_metrics_of_its_own(settings, tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     logged = [{key: x for key, x in line.items() if "reward" in key and "std" not in key} for line in lines]
     rollout = {"rollout/reward/easy": 1, "rollout/reward/hard": 4, "rollout/reward": 1.75}
-    assert [x for x in logged if "rollout/reward" in x] == [rollout | {"rollout/missing_rewards": 0}] * 2
+    rollout |= {f"rollout/missing_rewards{name}": 0 for name in ("", "/easy", "/hard")}
+    assert [x for x in logged if "rollout/reward" in x] == [rollout] * 2
     held_out = [each for line in logged for each in line.items() if each[0].startswith("eval/")]
     assert held_out == [("eval/reward", 2), ("eval/reward/easy", 1), ("eval/reward/hard", 4)] * 2
 
 
-def test_an_environment_without_rewards_has_no_mean(settings, tmp_path):
+def test_an_environment_without_rewards_has_no_mean(settings, tmp_path, capsys):
     batches = rollouts(**settings, reward="environment_rewards:one,environment_rewards:none")
     prompts = batches.choose(0, 4)
     completions = [(prompt.prompt, "", prompt.fields) for prompt in prompts]
@@ -88,6 +91,9 @@ def test_an_environment_without_rewards_has_no_mean(settings, tmp_path):
     records = map(json.loads, (tmp_path / "completions.jsonl").read_text().splitlines())
     assert [record["environment"] for record in records] == [prompts[0].environment] * 2
     assert sums["rollout/reward/easy"] == (6.0, 6) and sums["rollout/reward/hard"] == (0.0, 0)
+    assert sums["rollout/missing_rewards/easy"] == (0, 6) and sums["rollout/missing_rewards/hard"] == (2, 2)
+    log_environments([{"hard": [0.0, 0]}], 3, SimpleNamespace(log_metrics=lambda *_: pytest.fail("a mean of none")))
+    assert "step 3: no completion of hard in held-out data has a reward" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
