@@ -2,6 +2,7 @@
 """Several environments in a run: sources of prompts, each with a share, a reward and metrics of its own."""
 
 import concurrent.futures
+import os
 import re
 from typing import Any
 
@@ -17,16 +18,20 @@ from .tokenizer import AnyTokenizer
 
 
 def environment_names(data: str) -> list[str]:
-    """Returns a name for each source of a mixture: that of its file or folder, up to a dot."""
-    names = [
-        re.sub(r"\W", "_", path.rstrip("/").rpartition("/")[2].partition(".")[0]) for _, path in split_mixture(data)
-    ]
-    for name in names:
-        if not name.strip("_"):
-            raise InputError(f"--data {data}: metrics need a name of each source: give a file or a folder by its name")
-        if names.count(name) > 1:
-            raise InputError(f"--data {data}: metrics would call two sources {name}: rename one")
-    return names
+    """Returns a name for each source of a mixture: that of its file or folder, up to a dot.
+
+    Patterns such as *.jsonl, and sources that would have the same name, have that of the folder above.
+    """
+    paths = [os.path.abspath(os.path.expanduser(path)) for _, path in split_mixture(data)]
+    words = [[re.sub(r"\W", "_", part.partition(".")[0]) for part in reversed(path.split("/"))] for path in paths]
+    # the root has no name
+    candidates = [[*(word for word in each if word.strip("_")), "data", "data"] for each in words]
+    names = [first for first, *_ in candidates]
+    unique_names = [first if names.count(first) == 1 else second for first, second, *_ in candidates]
+    for name, unique_name in zip(names, unique_names, strict=True):
+        if unique_names.count(unique_name) > 1:
+            raise InputError(f"--data {data}: metrics would call two sources {name}: rename one, or its folder")
+    return unique_names
 
 
 def read_environments(
@@ -94,3 +99,5 @@ def log_environments(sums: list[dict[str, list[float]]], step: int, monitor: Mon
         if count:
             monitor.log_metrics(step, {f"eval/reward/{name}": total / count})
             print(f"step {step}: reward of {name} on held-out data {total / count:.4f}", flush=True)
+        else:
+            print(f"step {step}: no completion of {name} in held-out data has a reward", flush=True)

@@ -84,8 +84,11 @@ class Monitor:
         print(f"MFU: share of {meaning}; attention counted in full, or its causal half", flush=True)
         self.shared, self.folder = self.folder, local_folder(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        if self.folder != self.shared and (self.shared / "metrics.jsonl").exists():
-            (self.shared / "metrics.jsonl").copy(self.folder / "metrics.jsonl")
+        names = ["metrics.jsonl"]  # of files that a resumed run goes on with
+        names.append("completions.jsonl")
+        for name in names:
+            if self.folder != self.shared and (self.shared / name).exists():
+                (self.shared / name).copy(self.folder / name)
         self.uploaded = -math.inf  # when the last upload ended
         self.upload_seconds = 0.0  # that it took
         self.metrics_path = self.folder / "metrics.jsonl"

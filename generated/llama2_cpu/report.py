@@ -182,6 +182,7 @@ class Report:
             numbers["time left"] = duration(min(tokens / speed, 1e12))
         numbers["since this start"] = duration(time.perf_counter() - self.began)
         titles = {"train/loss": "loss", "eval/loss": "held-out loss", "train/tokens_per_second": "tokens/s"}
+        titles["eval/reward"] = "held-out reward"
         numbers |= {title: format_number(last[name]) for name, title in titles.items() if name in last}
         if speed and math.isfinite(self.shares[0]):
             full, causal = (f"{100 * speed * share:.1f}" for share in self.shares)

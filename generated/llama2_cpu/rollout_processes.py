@@ -16,8 +16,11 @@ from .errors import InputError
 from .model import Decoder
 
 
-def own_rows(sharding: NamedSharding, shape: tuple[int, int], group: int) -> list[int]:
-    """Returns the rows of a batch that this process holds, in groups. Raises InputError if others hold them as well."""
+def own_rows(sharding: NamedSharding, shape: tuple[int, int], group: int, batches: int) -> list[int]:
+    """Returns the rows of a batch that this process holds, in groups once there are so many batches.
+
+    Raises InputError if others hold them as well.
+    """
     holders = dict[int, set[int]]()
     for device, (rows, *_) in sharding.devices_indices_map(shape).items():
         for row in range(shape[0])[rows]:
@@ -28,7 +31,8 @@ def own_rows(sharding: NamedSharding, shape: tuple[int, int], group: int) -> lis
             "let only --mesh-data and --mesh-fsdp span processes"
         )
     rows_here = [row for row in sorted(holders) if holders[row] == {jax.process_index()}]
-    if any(rows_here[i : i + group] != [*range(row, row + group)] for i, row in enumerate(rows_here) if i % group == 0):
+    places = [number * shape[0] + row for number in range(batches) for row in rows_here]
+    if any(places[i : i + group] != [*range(places[i], places[i] + group)] for i in range(0, len(places), group)):
         raise InputError(
             f"--group-size {group}: must divide the sequences of a batch that a process holds, {len(rows_here)}: "
             "change it, or --batch-size"
@@ -80,12 +84,19 @@ def failing_together() -> Iterator[None]:
     on_all_processes(raise_first)
 
 
+def gather_numbers(numbers: list[Any]) -> np.ndarray:
+    """Returns the numbers of each process, float64 [processes, n]: as pairs of integers, as JAX would round them."""
+    pairs = np.ravel(np.array(numbers, np.float64)).view(np.uint32)
+    return np.asarray(multihost_utils.process_allgather(pairs)).view(np.float64)
+
+
 def evaluate_rows(evaluate: Callable, rows: list[int]) -> Callable:
     """Returns a function that evaluates on these rows, and sums over processes."""
 
     def evaluate_all(model: Decoder, batch: dict[str, Array]) -> dict[str, Any]:
         local = {"prompt": multihost_utils.process_allgather(batch["prompt"], tiled=True)[rows]}
         sums = on_all_processes(lambda: evaluate(model, local))
-        return jax.tree.map(lambda x: multihost_utils.process_allgather(np.float64(x)).sum(), sums)
+        numbers, tree = jax.tree.flatten(sums)
+        return jax.tree.unflatten(tree, gather_numbers(numbers).sum(axis=0).tolist())
 
     return evaluate_all

@@ -31,19 +31,13 @@ from .model import Decoder
 from .parallel import make_mesh
 from .prompts import Prompt, most_tokens
 from .request import Request
-from .rollout_processes import evaluate_rows, failing_together, on_own_devices, own_rows
-from .sampled import Sampled, check_lengths
+from .rollout_processes import evaluate_rows, failing_together, gather_numbers, on_own_devices, own_rows
+from .sampled import CompletionRecords, Sampled, check_lengths
 from .settings import EngineSettings, SamplingParams
 from .teacher import teacher_advantages
 from .text import load_ends
 from .tokenizer import load_tokenizer
 from .turns import Environment
-
-
-def gather_numbers(numbers: list[Any]) -> np.ndarray:
-    """Returns the numbers of each process, float64 [processes, n]: as pairs of integers, as JAX would round them."""
-    pairs = np.ravel(np.array(numbers, np.float64)).view(np.uint32)
-    return np.asarray(multihost_utils.process_allgather(pairs)).view(np.float64)
 
 
 def credit_tokens(
@@ -57,8 +51,8 @@ def credit_tokens(
     spread = rewards.std(axis=1, keepdims=True)
     over = (rewards - rewards.mean(axis=1, keepdims=True)) / (spread + 1e-6 if config.scale_advantages else 1)
     sums["rollout/reward_std"] = sum_and_count(spread)
-    # the share of those that teach nothing; of equal rewards, rounding may leave a standard deviation above 0
-    sums["rollout/equal_groups"] = sum_and_count(np.ma.filled(np.ma.ptp(rewards, axis=1) == 0, True))
+    # by their range: of equal rewards, rounding may leave a standard deviation above 0
+    sums["rollout/equal_groups"] = sum_and_count(np.ma.ptp(rewards, axis=1) == 0)
     pairs = zip(requests, over.ravel().tolist(), strict=True)
     return [[] if advantage is None else [advantage] * len(request.tokens) for request, advantage in pairs]
 
@@ -77,7 +71,8 @@ class Rollouts(Batches):
             raise InputError(f"--objective {config.objective}: needs --data with prompts, in JSONL")
         self.config, self.sharding = config, sharding
         self.mesh = sharding.mesh  # of the devices that sample
-        self.rows = own_rows(sharding, (config.batch_size, config.sequence_length), config.group_size)
+        shape = config.batch_size, config.sequence_length
+        self.rows = own_rows(sharding, shape, config.group_size, config.batches_per_rollout)
         self.tokenizer = load_tokenizer(config.tokenizer, config.special_tokens)
         self.ends = load_ends(self.tokenizer, config.tokenizer)
         most = config.eval_batches * config.batch_size
@@ -103,6 +98,8 @@ class Rollouts(Batches):
         elif config.reward:
             raise InputError("--teacher and --reward: give one of them")
         self.round = 0  # of the next rollout
+        self.first_step = 1  # of round 0, at this number of batches in each
+        self.rewarded_step = 0  # the last one whose rewards are known when a run resumes
         self.waiting = list[list[Sampled]]()  # the batches left of this round
         self.metrics: dict[str, float] = {}  # of a rollout, for its first batch; else none
         self.patience: float | None = (
@@ -119,7 +116,8 @@ class Rollouts(Batches):
 
     def follow(self, policy: Callable[[], Decoder], open_reference: Callable, folder: epath.Path | None) -> None:
         """Takes functions that return the current model and open that of step 0, and a folder for completions."""
-        self.policy, self.folder = policy, folder
+        self.policy = policy
+        self.records = CompletionRecords(folder, self.rewarded_step) if folder else None
         if self.config.rollout_devices:
             self.policy = functools.partial(copied_policy, policy, self.mesh)
         self.reference = open_reference(policy) if self.config.kl_coefficient else None
@@ -148,7 +146,7 @@ class Rollouts(Batches):
             pairs = zip(requests, rewards, strict=True)
             rewarded = [(len(request.tokens), reward) for request, reward in pairs if reward is not None]
             sums = {"reward": sum(reward for _, reward in rewarded), "tokens": sum(length for length, _ in rewarded)}
-            result = {"cross_entropy": -sums["reward"], "targets": len(rewarded), "objective": sums}
+            result = {"targets": len(rewarded), "objective": sums}
             result["environments"] = sum_environments(self.environment_names, prompts, rewards)
         return result
 
@@ -269,12 +267,14 @@ class Rollouts(Batches):
         sums["rollout/reward"] = sum_and_count(rewards)
         sums["rollout/missing_rewards"] = sum_and_count(np.ma.getmaskarray(rewards))
         for name in self.environment_names:  # also of those without a prompt here: processes have the same metrics
-            sums[f"rollout/reward/{name}"] = sum_and_count(rewards[[prompt.environment == name for prompt in prompts]])
-        if self.folder:
-            with open(self.folder / "completions.jsonl", "a") as file:
-                for prompt, text, reward in completions[:size]:
-                    line = {"round": number, "prompt": prompt.prompt, "completion": text, "reward": reward}
-                    file.write(json.dumps(line) + "\n")
+            of_environment = rewards[[prompt.environment == name for prompt in prompts]]
+            sums[f"rollout/reward/{name}"] = sum_and_count(of_environment)
+            sums[f"rollout/missing_rewards/{name}"] = sum_and_count(np.ma.getmaskarray(of_environment))
+        if self.records:
+            step = self.first_step + number * self.config.batches_per_rollout
+            record = {"step": step, "round": number, "prompt": prompts[0].prompt}
+            record["environment"] = prompts[0].environment
+            self.records.write([record | {"completion": text, "reward": x} for _, text, x in completions[:size]])
         return rewards
 
     def batch(self, sampled: list[Sampled]) -> dict[str, np.ndarray]:
@@ -349,6 +349,9 @@ class Rollouts(Batches):
             sampled = [*itertools.chain.from_iterable(zip(*by_row, strict=True))]
             self.pending.append(self.thread.submit(lambda *result: result, sampled, sums))
         self.round -= len(states[self.rows[0]].get("pending", []))
+        size = self.config.batches_per_rollout  # may be another one than before, with another --group-size
+        self.first_step = step + len(self.waiting) + 1 - self.round * size
+        self.rewarded_step = self.first_step - 1 + states[0]["round"] * size
 
 
 def split_devices(config: Config) -> tuple[list[jax.Device], list[jax.Device]]:

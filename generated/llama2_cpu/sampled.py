@@ -2,10 +2,14 @@
 """Completions that the model being trained sampled."""
 
 import dataclasses
+import json
 from collections.abc import Iterable
 from typing import Any
 
+from etils import epath
+
 from .errors import InputError
+from .monitor import drop_later_records, may_fail
 
 
 @dataclasses.dataclass
@@ -23,3 +27,18 @@ def check_lengths(saved: Iterable[dict[str, Any]], longest: int) -> None:
     most = max((len(one["prompt"]) + len(one["tokens"]) - 1 for one in saved), default=0)  # the last token is a target
     if most > longest:
         raise InputError(f"--sequence-length {longest}: the checkpoint has a rollout of {most} tokens: give as many")
+
+
+class CompletionRecords:
+    """Records completions; drops those of later steps than `step`, as their rollouts come again."""
+
+    def __init__(self, folder: epath.Path, step: int):
+        self.path = folder / "completions.jsonl"
+        self.failed: set[str] = set()
+        with may_fail(self.path.name, self.failed):
+            if self.path.exists():
+                drop_later_records(self.path, step)
+
+    def write(self, records: list[dict[str, Any]]) -> None:
+        with may_fail(self.path.name, self.failed), open(self.path, "a") as file:
+            file.writelines(f"{json.dumps(record)}\n" for record in records)

@@ -192,9 +192,10 @@ def evaluate_held_out(
     sums = [compiled(state.model, data.to_devices(batch)) for batch in held_out if not signals]
     if len(sums) == len(held_out):  # no signal came
         if any(x["targets"] for x in sums):
-            total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
-            monitor.log_metrics(step, {"eval/loss": total / targets})
-            print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
+            if "cross_entropy" in sums[0]:  # rewards are no loss
+                total, targets = (sum(float(x[name]) for x in sums) for name in ("cross_entropy", "targets"))
+                monitor.log_metrics(step, {"eval/loss": total / targets})
+                print(f"step {step}: loss on held-out data {total / targets:.4f}", flush=True)
             for metric in sums[0]["objective"]:
                 mean = sum(float(x["objective"][metric]) for x in sums) / sum(float(x["targets"]) for x in sums)
                 monitor.log_metrics(step, {f"eval/{metric}": mean})

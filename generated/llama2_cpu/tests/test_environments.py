@@ -5,14 +5,17 @@ import dataclasses
 import itertools
 import json
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
+from ..environments import environment_names, log_environments
 from ..errors import InputError
 from ..parallel import make_mesh
 from ..request import Request
 from ..rollouts import Rollouts
+from ..sampled import CompletionRecords
 from ..settings import SamplingParams
 from ..trainer import train
 from .engines import WIDE
@@ -67,21 +70,44 @@ def test_each_source_has_a_reward_and_metrics_of_its_own(settings, tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     logged = [{key: x for key, x in line.items() if "reward" in key and "std" not in key} for line in lines]
     rollout = {"rollout/reward/easy": 1, "rollout/reward/hard": 4, "rollout/reward": 1.75}
-    assert [x for x in logged if "rollout/reward" in x] == [rollout | {"rollout/missing_rewards": 0}] * 2
+    rollout |= {f"rollout/missing_rewards{name}": 0 for name in ("", "/easy", "/hard")}
+    assert [x for x in logged if "rollout/reward" in x] == [rollout] * 2
     held_out = [each for line in logged for each in line.items() if each[0].startswith("eval/")]
     assert held_out == [("eval/reward", 2), ("eval/reward/easy", 1), ("eval/reward/hard", 4)] * 2
 
 
-def test_an_environment_without_rewards_has_no_mean(settings):
+def test_an_environment_without_rewards_has_no_mean(settings, tmp_path, capsys):
     batches = rollouts(**settings, reward="environment_rewards:one,environment_rewards:none")
     prompts = batches.choose(0, 4)
     completions = [(prompt.prompt, "", prompt.fields) for prompt in prompts]
     rewards = batches.rewards(completions, [prompt.environment for prompt in prompts])
     assert rewards == [{"easy": 1.0, "hard": None}[prompt.environment] for prompt in prompts]
-    batches.folder = None
+    batches.records = CompletionRecords(tmp_path, 0)
     sums: dict[str, tuple[float, int]] = {}
     batches.reward(0, prompts, [Request([1], SamplingParams(), [2], [-1.0])] * 8, sums)
+    records = map(json.loads, (tmp_path / "completions.jsonl").read_text().splitlines())
+    assert [record["environment"] for record in records] == [prompts[0].environment] * 2
     assert sums["rollout/reward/easy"] == (6.0, 6) and sums["rollout/reward/hard"] == (0.0, 0)
+    assert sums["rollout/missing_rewards/easy"] == (0, 6) and sums["rollout/missing_rewards/hard"] == (2, 2)
+    log_environments([{"hard": [0.0, 0]}], 3, SimpleNamespace(log_metrics=lambda *_: pytest.fail("a mean of none")))
+    assert "step 3: no completion of hard in held-out data has a reward" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("data", "names"),
+    [
+        ("0.5:/a/sums.jsonl,0.5:riddles/", ["sums", "riddles"]),
+        ("1:/gsm8k/train.jsonl,1:/math/train.jsonl,1:/math/more.jsonl", ["gsm8k", "math", "more"]),
+        ("1:/gsm8k/*.jsonl,1:/math/**/*.jsonl", ["gsm8k", "math"]),
+        ("/gsm8k/*.jsonl", ["gsm8k"]),
+        ("*.jsonl", ["here"]),
+        ("/*.jsonl", ["data"]),
+    ],
+)
+def test_sources_are_named_by_their_files_or_folders(data, names, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert environment_names(data) == names
 
 
 @pytest.mark.parametrize(
@@ -95,11 +121,10 @@ def test_an_environment_without_rewards_has_no_mean(settings):
             {"reward": ",".join(["environment_rewards:one"] * 3)},
             "^--reward .* must be one function, or one for each source of --data: easy, hard",
         ),
-        ({"data": "1:{folder}/*.jsonl"}, "metrics need a name of each source: give a file or a folder by its name"),
         ({"eval_data": "{folder}/easy.jsonl"}, "^--eval-data .* must have a source for each of --data, in this order"),
         (
             {"data": "1:{folder}/easy.jsonl,1:{folder}/easy.held_out.jsonl"},
-            "metrics would call two sources easy: rename",
+            "metrics would call two sources easy: rename one, or its folder",
         ),
     ],
 )

@@ -21,8 +21,9 @@ def test_it_shows_the_last_group(tmp_path):
     records += [again | {"completion": f"{HOSTILE} {i}", "reward": reward} for i, reward in enumerate([0.25, None, 1])]
     lines = [json.dumps(record) for record in [*records[:9], again, *records[9:]]]
     (tmp_path / "completions.jsonl").write_text("\n".join(lines) + "\n")
-    report.add(1, {"rollout/reward": 0.5})
+    report.add(1, {"rollout/reward": 0.5, "eval/reward": 0.75})
     text = Page((tmp_path / "report.html").read_text()).text
+    assert "held-out reward0.75" in text
     assert f"user: {HOSTILE} 2" in text and "an older one" not in text and "of a start" not in text
     rewarded = ["reward 0.25", "no reward", "reward 1"]
     assert all(f"{reward}{HOSTILE} {i}" in text for i, reward in enumerate(rewarded))

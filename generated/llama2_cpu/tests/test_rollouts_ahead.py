@@ -81,6 +81,8 @@ def test_the_model_samples_before_rewards_are_known(config, tmp_path, monkeypatc
             shutil.rmtree(run / str(step))
         train(config)
         assert all(np.array_equal(x, y) for x, y in zip(weights(run), wanted, strict=True)) and mismatches(run) == told
+        records = map(json.loads, (run / "completions.jsonl").read_text().splitlines())
+        assert [(x["step"], x["round"]) for x in records] == [(1, 0)] * 2 + [(3, 1)] * 2 + [(5, 2)] * 2
 
 
 def test_what_is_done_is_saved_if_a_reward_fails(config, tmp_path, monkeypatch):

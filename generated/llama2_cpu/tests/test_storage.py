@@ -15,6 +15,7 @@ from ..cluster import DirectoryLock, check_lock
 from ..errors import InputError
 from ..monitor import Monitor
 from ..parallel import make_mesh
+from ..sampled import CompletionRecords
 from ..step import create_state
 from ..storage import atomic_directory
 from ..tokenizer import copy_tokenizer, keep_tokenizer, kept_tokenizer
@@ -167,11 +168,16 @@ def test_an_object_store_is_no_local_folder(tmp_path, monkeypatch):
             check_lock()
             for i in 1, 2, 3:
                 monitor.log_metrics(step + i, {"train/loss": 1.0})
+            CompletionRecords(monitor.folder, step).write([{"step": step + i} for i in (1, 2, 3)])
             monitor.restart_clock()
             monitor.close()
     records = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
     assert [record["step"] for record in records] == [1, 2, 3, 4, 5]
-    assert {p.name for p in directory.iterdir()} == {"metrics.jsonl", "loss.png", "report.html", "tensorboard"}
+    names = {p.name for p in directory.iterdir()}
+    of_completions = map(json.loads, (directory / "completions.jsonl").read_text().splitlines())
+    assert [record["step"] for record in of_completions] == [1, 2, 3, 4, 5]
+    names.remove("completions.jsonl")
+    assert names == {"metrics.jsonl", "loss.png", "report.html", "tensorboard"}
     (tmp_path / "tokenizer.json").write_text("a tokenizer")
     for _ in range(2):  # the second time it exists
         keep_tokenizer(str(tmp_path / "tokenizer.json"), directory)
