@@ -315,6 +315,11 @@ def test_rollouts_of_a_checkpoint_fit_a_sequence(settings):
         batches.set_state(states, 1)
 
 
+def take(batches: Rollouts, count: int) -> None:
+    for _ in range(count):
+        next(batches)
+
+
 def test_completions_are_recorded_once(settings, tmp_path):
     """Also those after the checkpoint of a run that was killed, and with more batches per rollout when it goes on."""
     folder = tmp_path / "run"
@@ -331,17 +336,17 @@ def test_completions_are_recorded_once(settings, tmp_path):
         return [json.loads(line) for line in (folder / "completions.jsonl").read_text().splitlines()]
 
     found = follow(None, 0)
-    next(found), next(found)
+    take(found, 2)
     states = found.get_state()
-    next(found), next(found)
+    take(found, 2)
     wanted = read()
     assert [(x["step"], x["round"]) for x in wanted[::2]] == [(i + 1, i) for i in range(4)]
     found = follow(states, 2)
     assert read() == wanted[:4]
-    next(found), next(found)
+    take(found, 2)
     assert read() == wanted
     found = follow(states, 2, group_size=4, batches_per_rollout=2)
-    next(found), next(found), next(found)
+    take(found, 3)
     assert [(x["step"], x["round"]) for x in read()] == [(1, 0)] * 2 + [(2, 1)] * 2 + [(3, 2)] * 4 + [(5, 3)] * 4
 
 
@@ -349,7 +354,7 @@ def test_a_run_goes_on_without_records_of_completions(settings, tmp_path, capsys
     (tmp_path / "completions.jsonl").mkdir()
     found = rollouts(dataclasses.replace(WIDE, **settings))
     found.follow(wide_model, lambda policy: None, tmp_path)
-    next(found), next(found)
+    take(found, 2)
     assert capsys.readouterr().err.count("warning: completions.jsonl: IsADirectoryError") == 1
 
 
