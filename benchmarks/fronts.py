@@ -107,7 +107,7 @@ def points(model: Model, name: str, arguments: argparse.Namespace, package: Path
         except ValueError:
             print(f"{side} {kept}: {said.read_text().strip().splitlines()[-1:]}", file=sys.stderr)
             continue
-        parts = cost.step_cost(hlo.read_text(), cost.CHIPS[chip], cost.places(mesh))
+        parts = cost.step_cost(hlo.read_text(), compile_.CHIPS[chip], cost.places(mesh))
         found.append({"side": side, "kept": kept, "gib": gib, "seconds": parts.seconds, **parts.parts})
         print("| {side} | {kept} | {gib:.1f} | {seconds:.3f} |".format(**found[-1]), flush=True)
     return found

@@ -2,7 +2,8 @@
 
 The model walks through the instructions of one device in the order that the compiler scheduled. Its work is a product,
 bound by memory, or a kernel, one after the other. A collective takes the bytes that it sends over the bandwidth of its
-group; one that is started and awaited apart runs beside the work between, and only what is left then is exposed.
+group, and a copy to or from host memory its bytes over that of the link to the host. What is started and awaited apart
+runs beside the work between, and only what is left then is exposed.
 """
 
 import dataclasses
@@ -21,7 +22,8 @@ BITS = {
     **{"s32": 32, "u32": 32, "f32": 32, "s64": 64, "u64": 64, "f64": 64},
 }  # of an element
 COLLECTIVES = "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "ragged-all-to-all", "collective-permute"
-PARTS = "products", "memory", "kernels", "exposed"  # of a step; the last are waits for collectives
+PARTS = "products", "memory", "kernels", "exposed"  # of a step; the last are waits for collectives and host memory
+HOST_MEMORY = "S(5)"  # in the layout of an array
 KERNELS = 0.6  # FLOP/s of a kernel of attention or grouped products over those of a plain product
 
 
@@ -29,6 +31,7 @@ KERNELS = 0.6  # FLOP/s of a kernel of attention or grouped products over those 
 def _():
     link: float  # to another device, bytes a second in one direction
     network: float  # its share of what joins nodes or slices, bytes a second
+    host: float  # to or from the memory of its host, bytes a second in one direction
     efficiency: float  # time at the peak over the time that a step takes
 
 
@@ -175,28 +178,67 @@ class Cost:
         parts = ", ".join(f"{self.parts[name]:.3g} {name}" for name in PARTS)
         left = ", ".join(["", *(f"{count} x {name}" for name, count in self.unknown.items())])
         return (
-            f"predicted: {self.seconds:.4g} s a step: {parts}; all collectives {self.parts['collectives']:.3g}\n"
-            f"left out: the host, its data, transfers to its memory, stragglers{left}"
+            f"predicted: {self.seconds:.4g} s a step: {parts}; all collectives {self.parts['collectives']:.3g}, "
+            f"host memory {self.parts['host']:.3g}\nleft out: the host, its data, stragglers{left}"
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class Transfer:
+    """What passes between devices, or between a device and its host, in an instruction that starts or awaits it."""
+
+    key: str  # of the instructions that start it and await it
+    way: str  # transfers of one way go one after the other
+    seconds: float
+    starts: bool = True
+    ends: bool = True
+
+
+def host_transfer(x: Instruction, chip: Chip) -> Transfer | None:
+    """Returns the start of a copy to or from host memory, whole or of a slice."""
+    if HOST_MEMORY not in x.shape or not x.kind.endswith(("slice-start", "copy-start")):
+        return None
+    copied = min(math.prod(sides) * BITS[dtype] / 8 for dtype, sides in arrays(x.shape) if sides)
+    out = "update" in x.kind or (x.kind == "copy-start" and HOST_MEMORY in x.shape.partition("}")[0])
+    return Transfer(x.name, "out" if out else "in", copied / chip.host, ends=False)
 
 
 def step_cost(text: str, chip: Chip, places: list[tuple[int, ...]]) -> Cost:
     """Computes what a run of a compiled program costs on devices at these places: coordinates, or node and number."""
     program = Program(text)
 
-    def collective(instruction: Instruction, base: str) -> float:
-        group = [places[device] for device in first_group(instruction.text, len(places))]
-        return sent(program, instruction, base, len(group)) / bandwidth(group, base, chip, places)
+    def collective(key: str, x: Instruction, base: str, starts: bool = True, ends: bool = True) -> Transfer:
+        group = [places[device] for device in first_group(x.text, len(places))]
+        seconds = sent(program, x, base, len(group)) / bandwidth(group, base, chip, places) if starts else 0
+        return Transfer(key, "devices", seconds, starts, ends)
+
+    def transfer(x: Instruction, ends: dict[str, float]) -> Transfer | None:
+        base = x.kind.removesuffix("-start")
+        if x.kind.endswith("-done") and x.operands[0] in ends:
+            return Transfer(x.operands[0], "", 0, starts=False)
+        if base in COLLECTIVES:
+            return collective(x.name, x, base, ends=base == x.kind)
+        inner = next((y for y in program.called(x) if x.kind == "fusion" and y.kind in COLLECTIVES), None)
+        if not inner:
+            return host_transfer(x, chip)
+        # libtpu spreads a collective over fusions of one channel: that which starts it, products beside it, and an end.
+        # Its reduce-scatter is a fusion of an all-reduce and a slice
+        channel = "channel " + inner.attribute(r"channel_id=(\d+)")
+        base = "reduce-scatter" if inner.kind == "all-reduce" else inner.kind
+        asynchronous = next((y for y in program.called(x) if "AsyncCollective" in y.text), None)
+        if asynchronous:
+            starts = "AsyncCollectiveStart" in asynchronous.text
+            return collective(channel, inner, base, starts, not starts)
+        if channel not in ends and inner.kind == "all-reduce":
+            return collective(x.name, dataclasses.replace(x, text=inner.text), base)
+        return None
 
     @functools.cache
     def cost(name: str) -> Cost:
         total = Cost()
-        ends = {}  # of collectives
-        busy = 0.0  # until when the network is
+        ends: dict[str, float] = {}  # of transfers
+        busy: dict[str, float] = {}  # until when each way is
         for x in program.computations[name]:
-            base = x.kind.removesuffix("-start").removesuffix("-done")
-            # libtpu's reduce-scatter is a fusion of an all-reduce and a slice
-            scatter = next((y for y in program.called(x) if x.kind == "fusion" and y.kind == "all-reduce"), None)
             if x.kind == "while":
                 trips = x.attribute(r"known_trip_count[^0-9]*(\d+)")
                 condition = program.computations[x.attribute(r"condition=%?([\w.\-]+)")]
@@ -205,17 +247,13 @@ def step_cost(text: str, chip: Chip, places: list[tuple[int, ...]]) -> Cost:
             elif x.kind in ("call", "conditional"):
                 called = re.findall(r"(?:to_apply|branch_computations|\w+_computation)=\{?%?([\w.\-]+)", x.text)
                 total.add(max(map(cost, called), key=lambda y: y.seconds))
-            elif base in COLLECTIVES or scatter:
-                seconds = 0.0
-                if not x.kind.endswith("-done"):
-                    group = scatter or x
-                    seconds = collective(dataclasses.replace(x, text=group.text), "reduce-scatter" if scatter else base)
-                    total.parts["collectives"] += seconds
-                    busy = max(busy, total.seconds) + seconds
-                    ends[x.name] = busy
-                if not x.kind.endswith("-start"):
-                    end = ends.get(x.operands[0] if x.kind.endswith("-done") else x.name, 0)
-                    total.parts["exposed"] += max(end - total.seconds, 0)
+            elif moved := transfer(x, ends):
+                if moved.starts:
+                    total.parts["collectives" if moved.way == "devices" else "host"] += moved.seconds
+                    busy[moved.way] = max(busy.get(moved.way, 0), total.seconds) + moved.seconds
+                    ends[moved.key] = busy[moved.way]
+                if moved.ends:
+                    total.parts["exposed"] += max(ends.get(moved.key, 0) - total.seconds, 0)
             else:
                 kind, seconds = work(program, x, chip)
                 if kind == "unknown":

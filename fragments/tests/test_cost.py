@@ -10,7 +10,15 @@ from generator.language.roles import CHIPS, Chip, Program, array_bytes, first_gr
 requires("cost/program")
 
 # a product of 64 x 64 matrices takes a microsecond: 2 * 64**3 FLOPs at the peak, or 1,000 cycles
-NUMBERS = {"peak": 2e6 * 64**3, "bandwidth": 1e15, "clock": 1e9, "link": 1e9, "network": 1e8, "efficiency": 0.5}
+NUMBERS = {
+    "peak": 2e6 * 64**3,
+    "bandwidth": 1e15,
+    "clock": 1e9,
+    "link": 1e9,
+    "network": 1e8,
+    "host": 1e9,
+    "efficiency": 0.5,
+}
 CHIP = Chip(**{name: NUMBERS.get(name) for name in Chip._fields})  # the others describe it to a compiler
 
 PROGRAM = """HloModule step, is_scheduled=true
@@ -51,6 +59,55 @@ def test_a_collective_is_hidden_by_the_work_between_its_start_and_its_end():
     slower = step_cost(PROGRAM, CHIP._replace(link=1e8, network=1e8), places)
     assert slower.parts["exposed"] == pytest.approx(10 * (gathered + summed) - cost.parts["products"])
     assert slower.seconds == pytest.approx(10 * (gathered + summed))
+
+
+# as libtpu writes a collective beside a product, and copies to and from host memory
+FUSED = """HloModule step, is_scheduled=true
+
+%begin (a1: f32[1024]) -> (f32[4096], u32[]) {
+  %a1 = f32[1024]{0} parameter(0)
+  %gather1 = f32[4096]{0} all-gather(%a1), channel_id=5, replica_groups=[1,4]<=[4], dimensions={0}
+  ROOT %begun = (f32[4096]{0}, u32[]) custom-call(%gather1), custom_call_target="AsyncCollectiveStart"
+}
+
+%beside (a2: f32[1024], x2: f32[64,64]) -> f32[64,64] {
+  %a2 = f32[1024]{0} parameter(0)
+  %x2 = f32[64,64]{1,0} parameter(1)
+  %gather2 = f32[4096]{0} all-gather(%a2), channel_id=5, replica_groups=[1,4]<=[4], dimensions={0}
+  ROOT %y2 = f32[64,64]{1,0} dot(%x2, %x2), lhs_contracting_dims={1}
+}
+
+%finish (a3: f32[1024]) -> f32[4096] {
+  %a3 = f32[1024]{0} parameter(0)
+  %gather3 = f32[4096]{0} all-gather(%a3), channel_id=5, replica_groups=[1,4]<=[4], dimensions={0}
+  ROOT %finished = f32[4096]{0} custom-call(%gather3), custom_call_target="AsyncCollectiveDone"
+}
+
+ENTRY %main (a: f32[1024], x: f32[64,64]) -> f32[4096] {
+  %a = f32[1024]{0} parameter(0)
+  %x = f32[64,64]{1,0} parameter(1)
+  %b = f32[7,1024]{1,0:S(5)} parameter(2)
+  %i = s32[] constant(3)
+  %sent = ((f32[7,1024]{1,0:S(5)}, f32[1,1024]), f32[7,1024]{1,0:S(5)}, u32[]) dynamic-update-slice-start(%b, %a, %i)
+  %start = (f32[4096]{0}, u32[]) fusion(%a), kind=kCustom, calls=%begin
+  %y = f32[64,64]{1,0} fusion(%a, %x), kind=kOutput, calls=%beside, backend_config={"estimated_cycles":"1000"}
+  %kept = f32[7,1024]{1,0:S(5)} dynamic-update-slice-done(%sent)
+  %fetch = (f32[1024]{0}, f32[1024]{0:S(5)}, u32[]) copy-start(%kept)
+  %done = f32[4096]{0} fusion(%start), kind=kCustom, calls=%finish
+  ROOT %fetched = f32[1024]{0} copy-done(%fetch)
+}
+"""
+
+
+def test_a_collective_is_hidden_by_the_fusions_that_it_is_spread_over_and_a_copy_to_the_host_by_what_follows():
+    cost = step_cost(FUSED, CHIP, [(0, number, 0, 0) for number in range(4)])
+    product, gathered, copied = 1e-6 / 0.5, 4096 * 4 * 3 / 4 / 1e9, 1024 * 4 / 1e9
+    assert cost.parts["products"] == pytest.approx(product)
+    assert cost.parts["collectives"] == pytest.approx(gathered)
+    assert cost.parts["host"] == pytest.approx(2 * copied)
+    assert cost.seconds == pytest.approx(max(gathered, 2 * copied))  # the second copy starts when the first has ended
+    hidden = step_cost(FUSED, CHIP._replace(link=1e15, host=1e15), [(0, number, 0, 0) for number in range(4)])
+    assert hidden.seconds == pytest.approx(product, rel=1e-3)
 
 
 def test_flops_and_bytes_of_what_xla_writes():
