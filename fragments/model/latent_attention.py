@@ -8,7 +8,7 @@ from flax import nnx
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
-from generator.language import excludes, layers, point, splice
+from generator.language import excludes, layers, point, setting, splice
 from generator.language.roles import Cache, Linear, Norm, Pages, PositiveInt, attend, attend_cached, rotate
 
 excludes("grouped_queries", "multi_head")
@@ -85,7 +85,10 @@ def _(count, size, shape):
 
 @splice("empty_pages.arrays")
 def _(shape, config, arrays):
-    arrays = tuple(jnp.zeros((*shape, width), config.dtype) for width in (config.rope_size, config.kv_rank))
+    arrays = tuple(
+        jnp.zeros((*shape, width), "float32" if setting("pages_in_fp32") else config.dtype)
+        for width in (config.rope_size, config.kv_rank)
+    )
 
 
 @splice("attend_cached.block")

@@ -37,7 +37,8 @@ def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) ->
             return dx, jnp.einsum(f"{inputs},{outputs}->{weights}", x, dy, preferred_element_type=kernel.dtype)
 
         if setting("products_in_fp32"):
-            y = jnp.einsum(equation, x, kernel.astype(x.dtype), preferred_element_type=jnp.float32)
+            with point("product.forward", x, kernel, inputs, weights, outputs):
+                y = jnp.einsum(equation, x, kernel.astype(x.dtype), preferred_element_type=jnp.float32)
             return y.astype(dtype or x.dtype), backward
         else:
             return jnp.einsum(equation, x, kernel.astype(x.dtype), preferred_element_type=dtype), backward

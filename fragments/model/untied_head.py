@@ -4,6 +4,7 @@ import jax
 from flax import nnx
 
 from generator.language import point, splice
+from generator.language.roles import transpose
 
 
 @splice("Embedding.parameters")
@@ -31,3 +32,8 @@ def _():
 @splice("load_hf.tied")
 def _():
     pass
+
+
+@splice("transpose_kernels.head", optional=True)
+def _(model):
+    transpose(model.embedding.head, 1)

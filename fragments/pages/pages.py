@@ -66,7 +66,9 @@ def empty_pages(config: ModelConfig, pages: int, size: int) -> tuple[Array, ...]
         with point("empty_pages.shape", config, count, size):
             shape = count, config.kv_heads, size, config.head_size
         with point("empty_pages.arrays", shape, config):
-            zeros = shard(jnp.zeros(shape, config.dtype), None, "kv_heads", None, None)
+            zeros = shard(
+                jnp.zeros(shape, "float32" if setting("pages_in_fp32") else config.dtype), None, "kv_heads", None, None
+            )
             arrays = zeros, zeros
         point("empty_pages.format", arrays)
     return arrays

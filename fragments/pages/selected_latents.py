@@ -27,7 +27,7 @@ class IndexedLatents(NamedTuple):
 def _(shape, config, arrays):
     proceed()
     key, latent = arrays
-    arrays = key, IndexedLatents(latent, jnp.zeros((*shape, config.index_size), config.dtype))
+    arrays = key, IndexedLatents(latent, jnp.zeros((*shape, config.index_size), latent.dtype))
 
 
 def attend_selected_latents(

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from generator.language import excludes, requires, splice
+from generator.language import excludes, requires, setting, splice
 from generator.language.roles import Cache, Pages, WindowCache, shard
 
 requires("pages/pages", "global_heads", "sliding_window")
@@ -39,7 +39,10 @@ def write_own(pages: Pages, cache: Cache, positions: Array) -> Pages:
 def _(config, pages, size, window_pages, arrays):
     full = pages * int((window_pages == 0).sum()), config.global_kv_heads, size, config.global_head_size
     local = int(window_pages.sum()), config.kv_heads, size, config.head_size
-    pools = [shard(jnp.zeros(shape, config.dtype), None, "kv_heads", None, None) for shape in (full, local)]
+    pools = [
+        shard(jnp.zeros(shape, "float32" if setting("pages_in_fp32") else config.dtype), None, "kv_heads", None, None)
+        for shape in (full, local)
+    ]
     arrays = Pools(*pools), Pools(*pools)
 
 

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 from jax import Array
 from jax.sharding import Mesh
 
@@ -25,27 +24,7 @@ from .sampling import BIASES, Biases, SamplingMetadata, sample
 from .serve_processes import on_each_device, send_call
 from .settings import TOP, EngineSettings
 from .structured import every_token, keep_allowed
-
-
-def unstack(model: Decoder) -> None:
-    """Replaces each stacked parameter by a tuple of arrays, one for each layer, in place: few are there twice."""
-    for p in jax.tree.leaves(model, is_leaf=lambda x: isinstance(x, nnx.Param)):
-        value = p.get_value()
-        leaves, structure = jax.tree.flatten(value)
-        # neither unstacked before, nor of no layer, nor an empty stack
-        if not isinstance(value, tuple) and leaves[0].ndim > len(p.axes) and len(leaves[0]):
-            stacks = zip(*map(jnp.unstack, leaves), strict=True)
-            p.set_value(tuple(jax.tree.unflatten(structure, layer) for layer in stacks))
-
-
-def stack(model: Decoder) -> Decoder:
-    """Undoes `unstack` inside a program, where XLA replaces a slice of a stack by the array that was stacked."""
-
-    def stack_layers(p):
-        value = p.get_value()
-        return p.replace(jnp.stack([layer.astype(layer.dtype) for layer in value])) if isinstance(value, tuple) else p
-
-    return jax.tree.map(stack_layers, model, is_leaf=lambda x: isinstance(x, nnx.Param))
+from .unstacked import stack, unstack
 
 
 class Slots(NamedTuple):

@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 from .adapters import adapter_names, keep_adapters
 from .cluster import agree
 from .config import Config
-from .device import Device, InputBatch, StepInFlight, likeliest_tokens, pages_that_fit, unstack
+from .device import Device, InputBatch, StepInFlight, likeliest_tokens, pages_that_fit
 from .errors import InputError
 from .model import Decoder
 from .pages import PagePool
@@ -26,6 +26,7 @@ from .serve_processes import lead_or_follow
 from .settings import EngineSettings, SamplingParams
 from .speculation import draft_ngram
 from .structured import Grammars, allowed_tokens, start_grammar
+from .unstacked import unstack
 
 
 def root_of(salt: bytes, weights: int) -> bytes:

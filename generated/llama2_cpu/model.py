@@ -19,6 +19,20 @@ from .pages import Cache, Int8Heads, Pages, attend_cached, heads_in_int8, keep_f
 from .parallel import remat_policy, shard
 from .pipeline import scan_stages
 
+FEW = 64  # rows, from which on the order of the factors makes no difference
+
+
+def multiply_few(x: Array, kernel: Array) -> Array:
+    """Computes x [B, T, ...] times kernel [..., ...], summed over the axes of x after T, in fp32.
+
+    XLA's CPU library rearranges the right factor in each product, and the left one not: the kernel is the left one.
+    The barrier keeps XLA from changing the order. A kernel that an engine stores transposed is not copied.
+    """
+    shape = *x.shape[:2], *kernel.shape[x.ndim - 2 :]
+    x = x.reshape(shape[0] * shape[1], -1)
+    y = jnp.einsum("IO,RI->OR", kernel.reshape(x.shape[1], -1), x)
+    return jax.lax.optimization_barrier(y).T.reshape(shape)
+
 
 def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) -> Array:
     """Computes jnp.einsum(equation, x, kernel) in the dtype of x, and returns it in `dtype`, by default that of x.
@@ -37,7 +51,11 @@ def product(equation: str, x: Array, kernel: Array, dtype: str | None = None) ->
             dx = dx.astype(x.dtype)
             return dx, jnp.einsum(f"{inputs},{outputs}->{weights}", x, dy, preferred_element_type=kernel.dtype)
 
-        y = jnp.einsum(equation, x, kernel.astype(x.dtype), preferred_element_type=jnp.float32)
+        is_linear = f"{inputs[:2]}{weights}" == f"{inputs}{outputs[2:]}"
+        if is_linear and x.dtype == jnp.float32 and x.shape[0] * x.shape[1] <= FEW:
+            y = multiply_few(x, kernel.astype(x.dtype))
+        else:
+            y = jnp.einsum(equation, x, kernel.astype(x.dtype), preferred_element_type=jnp.float32)
         return y.astype(dtype or x.dtype), backward
 
     return einsum(x, kernel)

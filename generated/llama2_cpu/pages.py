@@ -82,7 +82,7 @@ def empty_pages(config: ModelConfig, pages: int, size: int, int8_kv_cache: bool)
     """Returns a zeroed pool of keys and of values: `pages` pages of `size` positions for each layer."""
     count = config.layers * pages
     shape = count, config.kv_heads, size, config.head_size
-    zeros = shard(jnp.zeros(shape, config.dtype), None, "kv_heads", None, None)
+    zeros = shard(jnp.zeros(shape, "float32"), None, "kv_heads", None, None)
     arrays = zeros, zeros
     if int8_kv_cache:
         arrays = tuple(Int8Heads(x.astype(jnp.int8), x[..., 0].astype(jnp.float32)) for x in arrays)

@@ -11,7 +11,6 @@ from jax.sharding import Mesh
 
 from .checkpoints import load_checkpoint
 from .config import Config
-from .device import unstack
 from .errors import InputError
 from .huggingface import open_hf_model
 from .model import Decoder
@@ -19,6 +18,7 @@ from .parallel import abstract, make_mesh
 from .quantized import in_int8
 from .serve_processes import mesh_over_processes, place
 from .settings import ModelSettings
+from .unstacked import unstack
 
 
 def load_to_serve(settings: ModelSettings) -> tuple[Config, Decoder, Mesh]:
