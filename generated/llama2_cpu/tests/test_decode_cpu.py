@@ -35,7 +35,7 @@ def test_products_of_few_rows_and_their_gradients_are_those_of_many(equation, sh
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_step_needs_no_more_memory_with_a_larger_cache(dtype):
-    """XLA converts arrays in bf16 that it reads by index as a whole, each page of them in each step."""
+    """XLA on CPUs would convert all pages of a cache in bf16 before it reads a few of them."""
     config = dataclasses.replace(WIDE, dtype=dtype)
     model = jax.tree.map(lambda x: x.astype(dtype) if x.ndim > 1 else x, wide_model())
     sizes = []

@@ -314,35 +314,35 @@ def test_completions_are_recorded_once(settings, tmp_path):
     folder.mkdir()
 
     def follow(states, step, **changed):
-        found = rollouts(dataclasses.replace(WIDE, **settings | changed))
+        batches = rollouts(dataclasses.replace(WIDE, **settings | changed))
         if states:
-            found.set_state({str(row): state for row, state in states.items()}, step)
-        found.follow(wide_model, lambda policy: None, folder)
-        return found
+            batches.set_state({str(row): state for row, state in states.items()}, step)
+        batches.follow(wide_model, lambda policy: None, folder)
+        return batches
 
     def read():
         return [json.loads(line) for line in (folder / "completions.jsonl").read_text().splitlines()]
 
-    found = follow(None, 0)
-    take(found, 2)
-    states = found.get_state()
-    take(found, 2)
+    batches = follow(None, 0)
+    take(batches, 2)
+    states = batches.get_state()
+    take(batches, 2)
     wanted = read()
     assert [(x["step"], x["round"]) for x in wanted[::2]] == [(i + 1, i) for i in range(4)]
-    found = follow(states, 2)
+    batches = follow(states, 2)
     assert read() == wanted[:4]
-    take(found, 2)
+    take(batches, 2)
     assert read() == wanted
-    found = follow(states, 2, group_size=4, batches_per_rollout=2)
-    take(found, 3)
+    batches = follow(states, 2, group_size=4, batches_per_rollout=2)
+    take(batches, 3)
     assert [(x["step"], x["round"]) for x in read()] == [(1, 0)] * 2 + [(2, 1)] * 2 + [(3, 2)] * 4 + [(5, 3)] * 4
 
 
 def test_a_run_goes_on_without_records_of_completions(settings, tmp_path, capsys):
     (tmp_path / "completions.jsonl").mkdir()
-    found = rollouts(dataclasses.replace(WIDE, **settings))
-    found.follow(wide_model, lambda policy: None, tmp_path)
-    take(found, 2)
+    batches = rollouts(dataclasses.replace(WIDE, **settings))
+    batches.follow(wide_model, lambda policy: None, tmp_path)
+    take(batches, 2)
     assert capsys.readouterr().err.count("warning: completions.jsonl: IsADirectoryError") == 1
 
 
@@ -364,12 +364,12 @@ def test_missing_rewards_count_nowhere(settings, tmp_path, share, scales):
     size, count = 4, 200
     settings |= dict(group_size=size, batch_size=size, scale_advantages=scales, eval_data=settings["data"])
     config = dataclasses.replace(WIDE, **settings, kl_coefficient=0.3)
-    found = Rollouts(config, NamedSharding(make_mesh(1, 1, 1), PartitionSpec()))
-    found.records = CompletionRecords(tmp_path, 0)
+    batches = Rollouts(config, NamedSharding(make_mesh(1, 1, 1), PartitionSpec()))
+    batches.records = CompletionRecords(tmp_path, 0)
     rewards = np.where(draw.random(count) < share, None, draw.integers(-3, 1, count)).tolist()
-    found.rewards = lambda completions, *_: rewards[: len(completions)]
+    batches.rewards = lambda completions, *_: rewards[: len(completions)]
     requests = [Request([1], SamplingParams(), [2] * (1 + i % 4), [-1.0] * (1 + i % 4)) for i in range(count)]
-    sampled, sums = found.rewarded(0, found.choose(0, count // size), requests)
+    sampled, sums = batches.rewarded(0, batches.choose(0, count // size), requests)
     known = [reward for reward in rewards if reward is not None]
     assert sums["rollout/missing_rewards"] == (count - len(known), count)
     assert sums["rollout/reward"] == (sum(known), len(known))
@@ -383,15 +383,15 @@ def test_missing_rewards_count_nowhere(settings, tmp_path, share, scales):
         ]
         advantages = [advantage for row in rows for advantage in set(row.advantages)]
         np.testing.assert_allclose(advantages, wanted, atol=1e-6)
-        batch = found.batch(rows) | {"reference": np.full((size, config.sequence_length), -2.0)}
+        batch = batches.batch(rows) | {"reference": np.full((size, config.sequence_length), -2.0)}
         gradient = jax.grad(lambda x: policy_loss(x, batch, config)[0])(np.full(batch["weights"].shape, -1.0))
         assert np.any(gradient, axis=1).tolist() == is_known
     line = json.loads((tmp_path / "completions.jsonl").read_text().splitlines()[0])
     assert line["reward"] == rewards[0]
-    found.policy = lambda: None
-    found.generate = lambda prompts, places, model: requests[: len(prompts)]
-    batch, *_ = found.held_out()
-    sums = found.evaluate(None, batch)
+    batches.policy = lambda: None
+    batches.generate = lambda prompts, places, model: requests[: len(prompts)]
+    batch, *_ = batches.held_out()
+    sums = batches.evaluate(None, batch)
     known = [(reward, len(x.tokens)) for reward, x in zip(rewards[:size], requests, strict=False) if reward is not None]
     assert sums["targets"] == len(known)
     assert (sums["objective"]["reward"], sums["objective"]["tokens"]) == tuple(
