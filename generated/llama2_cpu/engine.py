@@ -351,8 +351,10 @@ def replace_weights(engine: Engine, model: Decoder, recompute: bool) -> None:
     model = jax.tree.map(lambda x: x, model)  # its owner's stays stacked
     unstack(model)
     keep_adapters(engine.device.model, model)
-    shapes = [[(x.shape, x.dtype) for x in jax.tree.leaves(weights)] for weights in (engine.device.model, model)]
-    if shapes[0] != shapes[1]:
+    leaves, structure = jax.tree.flatten(model)
+    served_leaves, served_structure = jax.tree.flatten(engine.device.model)
+    shapes = [[(x.shape, x.dtype) for x in each] for each in (leaves, served_leaves)]
+    if structure != served_structure or shapes[0] != shapes[1]:
         raise InputError("it is another model than the one that is served: start a server for it")
     engine.device.model = model
     engine.weights += 1

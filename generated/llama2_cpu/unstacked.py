@@ -31,9 +31,14 @@ class Transposed:
 
 
 def transpose(p: nnx.Param, outputs: int) -> None:
-    """Transposes a kernel, or that of each layer, in place. Its last `outputs` axes are those of what it computes."""
+    """Transposes a kernel, or that of each layer, in place. Its last `outputs` axes are those of what it computes.
+
+    Leaves one that a mesh shards: merged with others, an axis could lose its sharding.
+    """
 
     def transpose_one(kernel):
+        if len(kernel.sharding.device_set) > 1:
+            return kernel
         return Transposed(kernel.reshape(-1, math.prod(kernel.shape[-outputs:])).T, kernel.shape)
 
     value = p.get_value()
