@@ -67,7 +67,7 @@ class Device:
     ):
         rows, size = settings.max_sequences, settings.page_size
         chunk = min(settings.chunk, longest)
-        point("Device.model", model)
+        point("Device.model", model, mesh)
         self.model, self.settings = model, settings
         self.mesh = mesh
         point("Device.layers", config, pages, settings)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax import Array
+from jax.sharding import Mesh
 
 from generator.language import point, splice
 from generator.language.roles import Decoder, Linear
@@ -33,14 +34,9 @@ class Transposed:
 
 
 def transpose(p: nnx.Param, outputs: int) -> None:
-    """Transposes a kernel, or that of each layer, in place. Its last `outputs` axes are those of what it computes.
-
-    Leaves one that a mesh shards: merged with others, an axis could lose its sharding.
-    """
+    """Transposes a kernel, or that of each layer, in place. Its last `outputs` axes are those of what it computes."""
 
     def transpose_one(kernel):
-        if len(kernel.sharding.device_set) > 1:
-            return kernel
         return Transposed(kernel.reshape(-1, math.prod(kernel.shape[-outputs:])).T, kernel.shape)
 
     value = p.get_value()
@@ -58,7 +54,7 @@ def transpose_kernels(model: Decoder) -> None:
     point("transpose_kernels.head", model)
 
 
-def unstack(model: Decoder) -> None:
+def unstack(model: Decoder, mesh: Mesh | None) -> None:
     """Replaces each stacked parameter by a tuple of arrays, one for each layer, in place: few are there twice."""
     for p in jax.tree.leaves(model, is_leaf=lambda x: isinstance(x, nnx.Param)):
         value = p.get_value()
@@ -67,7 +63,8 @@ def unstack(model: Decoder) -> None:
         if not isinstance(value, tuple) and leaves[0].ndim > len(p.axes) and len(leaves[0]):
             stacks = zip(*map(jnp.unstack, leaves), strict=True)
             p.set_value(tuple(jax.tree.unflatten(structure, layer) for layer in stacks))
-    transpose_kernels(model)
+    if mesh is None or mesh.size == 1:  # merged with others, an axis that a mesh shards could lose its sharding
+        transpose_kernels(model)
 
 
 def stack(model: Decoder) -> Decoder:
@@ -85,14 +82,20 @@ def stack(model: Decoder) -> Decoder:
 
 
 @splice("load_to_serve.loaded")
-def _(model):
-    unstack(model)
+def _(model, mesh):
+    unstack(model, mesh)
 
 
-@splice("Device.model", "replace_weights.model")
-def _(model):
+@splice("Device.model")
+def _(model, mesh):
     model = jax.tree.map(lambda x: x, model)  # its owner's stays stacked
-    unstack(model)
+    unstack(model, mesh)
+
+
+@splice("replace_weights.model")
+def _(engine, model):
+    model = jax.tree.map(lambda x: x, model)  # its owner's stays stacked
+    unstack(model, engine.device.mesh)
 
 
 @splice("run.model")

@@ -70,7 +70,8 @@ def test_requests_have_the_newer_weights_from_the_next_step_on(recompute):
 
 def test_weights_of_another_model_are_refused():
     engine = Engine(WIDE, wide_model(), set(), SIZES)
-    smaller, another = jax.tree.map(lambda x: x[:1], other_model()), other_model()
+    smaller = jax.tree.map(lambda x: x[:1], other_model())
+    another = other_model()
     linear = next(module for _, module in nnx.iter_modules(another) if isinstance(module, Linear))
     linear.equation = linear.equation.replace("T", "S")  # its arrays have the same shapes
     for model in smaller, another:

@@ -54,5 +54,5 @@ def load_to_serve(settings: ModelSettings) -> tuple[Config, Decoder, Mesh]:
     leaves = jax.tree.leaves(model, is_leaf=is_param)
     model = jax.tree.unflatten(jax.tree.structure(laid_out, is_leaf=is_param), leaves)
     model = jax.tree_util.tree_map_with_path(load, laid_out, model, is_leaf=is_param)
-    point("load_to_serve.loaded", model)
+    point("load_to_serve.loaded", model, mesh)
     return config, model, mesh

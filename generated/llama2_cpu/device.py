@@ -238,7 +238,7 @@ class Device:
         rows, size = settings.max_sequences, settings.page_size
         chunk = min(settings.chunk, longest)
         model = jax.tree.map(lambda x: x, model)  # its owner's stays stacked
-        unstack(model)
+        unstack(model, mesh)
         self.model, self.settings = model, settings
         self.mesh = mesh
         with computing(self.mesh):

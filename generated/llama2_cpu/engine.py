@@ -349,7 +349,7 @@ def replace_weights(engine: Engine, model: Decoder, recompute: bool) -> None:
     With `recompute`, running sequences are preempted: the new weights compute the keys and values of their tokens.
     """
     model = jax.tree.map(lambda x: x, model)  # its owner's stays stacked
-    unstack(model)
+    unstack(model, engine.device.mesh)
     keep_adapters(engine.device.model, model)
     leaves, structure = jax.tree.flatten(model)
     served_leaves, served_structure = jax.tree.flatten(engine.device.model)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax import Array
+from jax.sharding import Mesh
 
 from .model import Decoder, Linear
 
@@ -31,14 +32,9 @@ class Transposed:
 
 
 def transpose(p: nnx.Param, outputs: int) -> None:
-    """Transposes a kernel, or that of each layer, in place. Its last `outputs` axes are those of what it computes.
-
-    Leaves one that a mesh shards: merged with others, an axis could lose its sharding.
-    """
+    """Transposes a kernel, or that of each layer, in place. Its last `outputs` axes are those of what it computes."""
 
     def transpose_one(kernel):
-        if len(kernel.sharding.device_set) > 1:
-            return kernel
         return Transposed(kernel.reshape(-1, math.prod(kernel.shape[-outputs:])).T, kernel.shape)
 
     value = p.get_value()
@@ -56,7 +52,7 @@ def transpose_kernels(model: Decoder) -> None:
     transpose(model.embedding.head, 1)
 
 
-def unstack(model: Decoder) -> None:
+def unstack(model: Decoder, mesh: Mesh | None) -> None:
     """Replaces each stacked parameter by a tuple of arrays, one for each layer, in place: few are there twice."""
     for p in jax.tree.leaves(model, is_leaf=lambda x: isinstance(x, nnx.Param)):
         value = p.get_value()
@@ -65,7 +61,8 @@ def unstack(model: Decoder) -> None:
         if not isinstance(value, tuple) and leaves[0].ndim > len(p.axes) and len(leaves[0]):
             stacks = zip(*map(jnp.unstack, leaves), strict=True)
             p.set_value(tuple(jax.tree.unflatten(structure, layer) for layer in stacks))
-    transpose_kernels(model)
+    if mesh is None or mesh.size == 1:  # merged with others, an axis that a mesh shards could lose its sharding
+        transpose_kernels(model)
 
 
 def stack(model: Decoder) -> Decoder:

@@ -63,7 +63,7 @@ def load_to_serve(settings: ModelSettings) -> tuple[Config, Decoder, Mesh]:
     leaves = jax.tree.leaves(model, is_leaf=is_param)
     model = jax.tree.unflatten(jax.tree.structure(laid_out, is_leaf=is_param), leaves)
     model = jax.tree_util.tree_map_with_path(load, laid_out, model, is_leaf=is_param)
-    unstack(model)
+    unstack(model, mesh)
     if errors:
         print(f"int8 kernels: relative root-mean-square error {np.mean(errors):.2%}", file=sys.stderr)
     return config, model, mesh

@@ -159,8 +159,14 @@ def _engine_step(
         calls.append(arguments)
         return device_class(*arguments)
 
+    engines = []
+
+    def make_engine(model: Any) -> None:
+        engines.append(package.engine.Engine(config, model, set(), sizes))
+
     with mock.patch.object(package.engine, "Device", make_device), without_recording():
-        empty = package.engine.Engine(config, None, set(), sizes).device
+        jax.eval_shape(make_engine, model)
+        empty = engines[0].device
         shapes = getattr(empty, "shapes", empty)  # of an older package, which has them in its device
         make_step = empty.dummy_step if hasattr(empty, "dummy_step") else empty.nothing
         step = make_step(ROWS, shapes.widths[-1])
