@@ -8,8 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from generator.language import alike, excludes, point, proceed, provide, receive, requires, splice
-from generator.language.roles import Cache, Decoder, EngineSettings, ModelConfig, MTPLayer, Pages, Request, positions_of
+from generator.language import alike, excludes, proceed, provide, receive, requires, splice
+from generator.language.roles import (
+    Cache,
+    Decoder,
+    EngineSettings,
+    ModelConfig,
+    MTPLayer,
+    Pages,
+    Request,
+    argmax,
+    positions_of,
+)
 
 requires("mtp", "speculation")
 excludes("sliding_window", "chunked_attention")  # where layers differ in their number of pages
@@ -103,8 +113,8 @@ def _(model, state, sequences, step, length, x, positions, new, following):
         )
         columns = jnp.maximum(positions - step.starts[:, None], 0)  # [B, C]
         x_mtp = jnp.take_along_axis(x_mtp, columns[:, :, None], axis=1)  # [B, C, D]
-        with point("run.drafted", model, x_mtp):
-            draft_tokens = jnp.argmax(model.embedding.logits(x_mtp, model.embedding.kernel()), axis=-1)
+        logits_mtp = model.embedding.logits(x_mtp, model.embedding.kernel())  # [B, C, V]
+        draft_tokens = jax.vmap(argmax)(logits_mtp)
         following = jnp.concatenate([following, draft_tokens], axis=1)  # [B, 2 C]: and a draft token after each
         new = new, new_of_mtp
 

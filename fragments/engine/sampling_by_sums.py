@@ -21,6 +21,7 @@ from generator.language.roles import (
     Device,
     EngineSettings,
     SamplingMetadata,
+    argmax,
     biases_of,
     filter_logits,
     likeliest,
@@ -55,7 +56,7 @@ def uniforms(step) -> Array:
     return step.uniforms.ravel()
 
 
-def draw_tokens(logits: Array, metadata: SamplingMetadata, uniforms: Array) -> Array:
+def draw_by_sums(logits: Array, metadata: SamplingMetadata, uniforms: Array) -> Array:
     """Draws tokens [B] by logits [B, V]: the first ones whose cumulative probabilities reach `uniforms` [B]."""
     logits = logits / jnp.where(metadata.temperature == 0, 1, metadata.temperature)[:, None]
     total = jnp.cumsum(jax.nn.softmax(filter_logits(logits, metadata.top_k, metadata.top_p, metadata.min_p)), axis=-1)
@@ -79,18 +80,13 @@ def _(logits, sequences, lengths, metadata, biases):
 
 @splice("sample.tokens")
 def _(logits, metadata, uniforms, likeliest, sampled):
-    sampled = draw_tokens(logits, metadata, uniforms)
-    likeliest = jax.lax.top_k(logits, 1)[1][:, 0]  # argmax reduces values and places together
-
-
-@splice("run.drafted", optional=True)
-def _(model, x_mtp, draft_tokens):
-    draft_tokens = jax.lax.top_k(model.embedding.logits(x_mtp, model.embedding.kernel()), 1)[1][..., 0]
+    likeliest = argmax(logits)
+    sampled = draw_by_sums(logits, metadata, uniforms)
 
 
 @splice("run.top")
-def _(logprobs, top):
-    top = likeliest(logprobs)
+def _(logits, log_sum, top):
+    top = likeliest(logits, log_sum)
 
 
 @splice("test_sampling.drawn", optional=True)
@@ -114,7 +110,7 @@ def _(programs):
 
     def changed(act):  # what an act of the device changes, and gives
         copied = copy.copy(device)
-        return act(copied), copied.key, copied.value, copied.slots
+        return act(copied), copied.state, copied.slots
 
     for name, rows, length, score_all in ("decode", 4, 1, False), ("prefill", 2, 16, False), ("score", 2, 16, True):
         run_step = functools.partial(Device.run, step=device.dummy_step(rows, 8), length=length, score_all=score_all)

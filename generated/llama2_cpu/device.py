@@ -63,9 +63,9 @@ def write_slot(slots: Slots, slot: Array, row: Slots) -> Slots:
     return jax.tree.map(lambda x, new: x.at[slot].set(new), slots, row)
 
 
-def likeliest(logprobs: Array) -> tuple[Array, Array]:
-    logprobs, tokens = jax.lax.top_k(logprobs, min(TOP, logprobs.shape[-1]))
-    return tokens, logprobs
+def likeliest(logits: Array, log_sum: Array) -> tuple[Array, Array]:
+    top_logits, tokens = jax.lax.top_k(logits, min(TOP, logits.shape[-1]))
+    return tokens, top_logits - log_sum
 
 
 class StepInFlight(NamedTuple):
@@ -133,9 +133,9 @@ def run(
     written = jnp.where(step.samples[:, None] & is_last, positions + 1, sequences.shape[1] - 1)
     sequences = sequences.at[step.slots[:, None], written].set(sampled)
     following = sequences[step.slots[:, None], positions + 1]  # [B, C]
-    logprobs = jax.nn.log_softmax(logits)
-    scores = jnp.take_along_axis(logprobs, following[:, :, None], axis=2)[:, :, 0]
-    top = jax.lax.cond(step.top, likeliest, lambda x: jax.tree.map(jnp.zeros_like, likeliest(x)), logprobs)
+    log_sum = jax.nn.logsumexp(logits, axis=2, keepdims=True)  # [B, C, 1]
+    scores = (jnp.take_along_axis(logits, following[:, :, None], axis=2) - log_sum)[:, :, 0]
+    top = jax.lax.cond(step.top, likeliest, lambda *x: jax.tree.map(jnp.zeros_like, likeliest(*x)), logits, log_sum)
     scores, following, top = on_each_device((scores, following, top))  # for process 0 to read
     return StepOutput(scores, following, *top), new, slots._replace(sequences=sequences)
 

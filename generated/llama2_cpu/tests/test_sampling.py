@@ -38,13 +38,14 @@ def test_each_choice_of_each_prompt_has_a_seed_of_its_own():
 
 
 def test_sampling_follows_the_probabilities():
-    logits = jnp.log(jnp.array([0.5, 0.3, 0.15, 0.05]))
+    places = np.array([3, 300, 301, 700])  # in three blocks of the vocabulary
+    logits = jnp.full(768, -jnp.inf).at[places].set(jnp.log(jnp.array([0.5, 0.3, 0.15, 0.05])))
     count = 20_000
     settings = metadata_of(count, temperature=0.5, top_p=0.97)._replace(seed=np.arange(count, dtype=np.uint32))
     sequences = np.zeros((count, 1), np.int32)
     tokens = sample(jnp.tile(logits, (count, 1)), sequences, np.ones(count, np.int32), settings, biases_of(count))
     squares = np.array([0.25, 0.09, 0.0225, 0])  # temperature 1/2 squares them; top-p cuts the fourth
-    np.testing.assert_allclose(np.bincount(tokens, minlength=4) / count, squares / squares.sum(), atol=0.02)
+    np.testing.assert_allclose(np.bincount(tokens, minlength=768)[places] / count, squares / squares.sum(), atol=0.02)
 
 
 @pytest.mark.parametrize("top_k", [0, 1, 5, 61])
