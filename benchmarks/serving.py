@@ -1,15 +1,14 @@
 """Speed of the engine against transformers' generate in static batches: the same weights, requests and machine.
 
-python benchmarks/serving.py [--target gpu] [--sizes "20 M"] [--requests N] [--out DIR] [--vllm PYTHON]
+python benchmarks/serving.py [--target gpu] [--sizes "20 M"] [--requests N] [--out DIR]
 
 Requests have synthetic lengths, log-normal as chats have them, and draw greedily until their length. All at once: each
 side's tokens per second, of the tokens that were asked for; theirs in batches of the size that is best for it, padded
 on the left, each until its longest answer. Then Poisson arrivals at half of that rate, ours alone: time to the first
 token (TTFT), between tokens (ITL), and per token after the first (TPOT). Then prompts with one beginning of 1,000
 tokens against prompts that share nothing, and texts that repeat themselves, as a model of random weights does, with
-draft tokens and without. --vllm: an interpreter that has vLLM, whose engine then gets the same requests and arrivals,
-in a process of its own, with its model compiled and not, of which the faster counts. Writes serving.json and
-serving.png. No HTTP; compilation is not timed on any side, and transformers compiles nothing.
+draft tokens and without. Writes serving.json and serving.png. No HTTP; compilation is not timed on any side, and
+transformers compiles nothing. benchmarks/serving_vllm.py compares with vLLM.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import argparse
 import dataclasses
 import importlib
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -37,6 +35,9 @@ from transformers import LlamaForCausalLM
 SIZES = {
     "20 M": dict(layers=4, width=512, heads=8, kv_heads=8, head_size=64, mlp_width=1408),
     "160 M": dict(layers=12, width=768, heads=12, kv_heads=12, head_size=64, mlp_width=3072, vocab_size=32_000),
+    "20 M, vocabulary of 128k": dict(
+        layers=4, width=512, heads=8, kv_heads=8, head_size=64, mlp_width=1408, vocab_size=128_256
+    ),
 }
 Requests = list[tuple[list[int], int]]  # prompts, and how many tokens to add
 
@@ -76,22 +77,6 @@ def theirs(model: LlamaForCausalLM, requests: Requests, size: int) -> float:
     return time.perf_counter() - begin
 
 
-def vllm(python: str, folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
-    """What vLLM makes of these requests: of the two ways to run its model, the faster."""
-    (folder / "requests.json").write_text(json.dumps(asked))
-    command = python, Path(__file__).parent / "peers" / "vllm_engine.py", folder, folder / "requests.json"
-    found = []
-    for flags in [], ["--eager"]:
-        process = subprocess.run([*command, *flags], capture_output=True, text=True)
-        if process.returncode:
-            raise SystemExit(f"vLLM {' '.join(flags)}: {process.stderr[-2000:]}")
-        found.append(json.loads(process.stdout.splitlines()[-1]) | {"flags": flags})
-        print(f"vLLM {' '.join(flags)}: {found[-1]['seconds']:.1f} s", flush=True)
-    best = min(found, key=lambda each: each["seconds"])
-    rate = sum(most for _, most in asked["at_once"]) / best["seconds"]
-    return {"tokens_per_s": rate, "flags": best["flags"], "half_load_ms_p50_p99": percentiles(best["times"])}
-
-
 def programs(device: Any) -> int:
     """How many programs the functions of a package's device.py are compiled to."""
     return sum(function._cache_size() for function in vars(device).values() if hasattr(function, "_cache_size"))
@@ -107,7 +92,7 @@ def percentiles(times: list[list[float]]) -> dict[str, list[float]]:
     return {name: [round(float(np.percentile(x, p)) * 1000, 1) for p in (50, 99)] for name, x in found.items()}
 
 
-def measure(name: str, package: str, device: str, count: int, folder: Path, python: str | None) -> dict[str, Any]:
+def measure(name: str, package: str, device: str, count: int, folder: Path) -> dict[str, Any]:
     """Everything about one model, whose checkpoint goes to a folder."""
     module = {
         part: importlib.import_module(f"{package}.{part}")
@@ -142,10 +127,6 @@ def measure(name: str, package: str, device: str, count: int, folder: Path, pyth
     gaps = rng.exponential(2 * seconds / count, count)
     _, times = ours(engine, sampling, others, gaps)
     found["half_load_ms_p50_p99"] = percentiles(times)
-    if python:
-        later = [(prompt, int(answer)) for prompt, answer in others]
-        found["vllm"] = vllm(python, folder, {"at_once": requests, "later": later, "gaps": gaps.tolist()})
-        found["vllm_ratio"] = found["tokens_per_s"] / found["vllm"]["tokens_per_s"]
     shared = text(1000)
     alike, apart = [(shared + text(16), 16) for _ in range(16)], [(text(1016), 16) for _ in range(16)]
     taken = [ours(engine, sampling, of, np.zeros(16))[0] for of in (apart, alike)]
@@ -179,10 +160,9 @@ def speedup(module: Any, config: Any, model: Any, prompt: list[int], texts: int)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", choices=("cpu", "gpu"), default="cpu")
-    parser.add_argument("--sizes", nargs="+", choices=[*SIZES], default=[*SIZES])
+    parser.add_argument("--sizes", nargs="+", choices=[*SIZES], default=["20 M", "160 M"])
     parser.add_argument("--requests", type=int, default=64)
     parser.add_argument("--out", type=Path, default=Path())
-    parser.add_argument("--vllm", metavar="PYTHON")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     if arguments.target == "cpu":
@@ -192,7 +172,7 @@ def main() -> None:
     for name in arguments.sizes:
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch) / "hf"
-            results[name] = measure(name, package, device, arguments.requests, folder, arguments.vllm)
+            results[name] = measure(name, package, device, arguments.requests, folder)
     (arguments.out / "serving.json").write_text(json.dumps(results, indent=2))
     _, axes = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
     for offset, side in (-0.2, "engine"), (0.2, "transformers, static batches"):
