@@ -18,7 +18,7 @@ from generator.language import point, splice
 from generator.language.roles import SamplingParams, field_problems
 
 BIASES = 512  # tokens whose logits a request may change
-BLOCK = 256  # tokens of the vocabulary that are drawn together first
+VOCAB_BLOCK = 256  # tokens of the vocabulary that are drawn together first
 
 
 @splice("field_problems.kind", before="longrope")
@@ -128,7 +128,7 @@ def draw_tokens(logits: Array, seeds: Array, lengths: Array) -> Array:
     Draws a block of the vocabulary, and a token of it: few random numbers.
     """
     B, V = logits.shape
-    size = math.gcd(V, BLOCK)
+    size = math.gcd(V, VOCAB_BLOCK)
 
     def draw(seed, length, blocks):
         block_key, token_key = jax.random.split(jax.random.fold_in(jax.random.key(seed), length))

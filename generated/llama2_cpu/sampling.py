@@ -14,7 +14,7 @@ from .errors import field_problems
 from .settings import SamplingParams
 
 BIASES = 512  # tokens whose logits a request may change
-BLOCK = 256  # tokens of the vocabulary that are drawn together first
+VOCAB_BLOCK = 256  # tokens of the vocabulary that are drawn together first
 
 
 def sampling_problems(sampling: SamplingParams, prompt: Sequence[int], vocab_size: int) -> list[tuple[str | None, str]]:
@@ -113,7 +113,7 @@ def draw_tokens(logits: Array, seeds: Array, lengths: Array) -> Array:
     Draws a block of the vocabulary, and a token of it: few random numbers.
     """
     B, V = logits.shape
-    size = math.gcd(V, BLOCK)
+    size = math.gcd(V, VOCAB_BLOCK)
 
     def draw(seed, length, blocks):
         block_key, token_key = jax.random.split(jax.random.fold_in(jax.random.key(seed), length))
