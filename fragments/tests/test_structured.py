@@ -385,8 +385,8 @@ def thinking_port(tmp_path_factory):
 def test_a_form_and_calls_of_another_family_follow_thoughts(thinking_port):
     """The model may think unless the prompt ends thoughts, and must where it begins them."""
     path = "/v1/chat/completions"
-    h = sorted(pre_tokenizers.ByteLevel.alphabet()).index("h")  # without which <think> cannot be written
-    free = CHAT | {"chat_template_kwargs": {"think": False}, "logit_bias": {str(h): -100}, "seed": 1}
+    begins = sorted(pre_tokenizers.ByteLevel.alphabet()).index("<")  # of <think>: without it the model does not think
+    free = CHAT | {"chat_template_kwargs": {"think": False}, "logit_bias": {str(begins): -100}, "seed": 1}
     for fields in CHAT | {"seed": 1}, free:
         message = ask(thinking_port, path, fields | ASKED["schema"])[2]["choices"][0]["message"]
         check_json(message["content"])
